@@ -21,8 +21,8 @@ import torch
 from harness import check, timed, write_checked
 from live import guards
 from oodshape import Classifier, Features, ImageFolder
-from oodshape.core.machine import cores
-from oodshape.images.decode.prefetch import decoded_rows
+from oodshape.core.machine import count_cores
+from oodshape.images.decode.prefetch import prefetch_rows
 from oodshape.images.decode.preprocessing import IMAGENET, Preprocessing
 from oodshape.images.decode.read import open_image
 from oodshape.networks.zoo import build
@@ -54,12 +54,12 @@ def next_to_torchvision(folder: str, images: ImageFolder) -> dict[str, object]:
     every, way, paths = range(len(images)), IMAGENET, images.files
     took = timed(
         {
-            "ours": lambda: [None for _ in decoded_rows(images, way, every, BATCH, 0)],
+            "ours": lambda: [None for _ in prefetch_rows(images, way, every, BATCH, 0)],
             "torchvision": lambda: [size(default_loader(path)) for path in paths],
         },
         ROUNDS,
     )
-    mine = np.concatenate([pixels for _, pixels, _ in decoded_rows(images, way, every, BATCH, 0)])
+    mine = np.concatenate([pixels for _, pixels, _ in prefetch_rows(images, way, every, BATCH, 0)])
     other = np.stack([size(default_loader(path)).numpy().transpose(1, 2, 0) for path in paths])
     apart = float((mine != other).mean()) if mine.shape == other.shape else 1.0
     ratio = took.ratio("torchvision", "ours", cpu=True)
@@ -105,11 +105,11 @@ def made(folder: Path, count: int, side: int) -> None:
 def report(classifier: Classifier, images: ImageFolder, way: Preprocessing, rounds: int) -> dict[str, float]:
     """Images per second of each, printed and given."""
     every = range(len(images))
-    batch = way.normalize(next(decoded_rows(images, way, every, min(BATCH, len(images)), 0))[1])
+    batch = way.normalize(next(prefetch_rows(images, way, every, min(BATCH, len(images)), 0))[1])
     classifier(batch)
     passes = -(-len(images) // len(batch))
     tasks: dict[str, Callable[[], object]] = {
-        "decoding": lambda: [None for _ in decoded_rows(images, way, every, BATCH)],
+        "decoding": lambda: [None for _ in prefetch_rows(images, way, every, BATCH)],
         "network": lambda: [classifier(batch) for _ in range(passes)],
         "both": lambda: Features.extract(classifier, images, way, batch_size=BATCH, progress=False),
     }
@@ -120,8 +120,8 @@ def report(classifier: Classifier, images: ImageFolder, way: Preprocessing, roun
         print(f"  {name:<10} {value:8.1f} images/s, {1000 * seconds.cpu(name) / counts[name]:7.2f} ms of CPU each")
     alone = min(speed["decoding"], speed["network"])
     work = sum(seconds.cpu(name) / counts[name] for name in ("decoding", "network"))
-    bound = min(alone, cores() / work)
-    print(f"  both reach {speed['both'] / bound:.2f} of what the slower one and the {cores()} cores allow")
+    bound = min(alone, count_cores() / work)
+    print(f"  both reach {speed['both'] / bound:.2f} of what the slower one and the {count_cores()} cores allow")
     return speed
 
 

@@ -23,7 +23,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from harness import WIDTH, Ratio, Rounds, check, made, timed
 from oodshape import METHODS, Features, fit_all
-from oodshape.features.feature_stats import RunningStatistics
+from oodshape.features.feature_stats import RunningStats
 from oodshape.features.sum_kernels import add_by_class, add_sorted, add_squares
 from oodshape.methods.fit_all import score_each
 
@@ -75,7 +75,7 @@ def loops() -> dict[str, Callable[[], object]]:
     values, classes, weight = data._values, data.predictions, data.head.weight
     z, table = torch.from_numpy(values), np.linspace(0, 1, 102, dtype=np.float32)
     halves, bits, grid = z.half(), values.view(np.int32), (np.float32(0.0), np.float32(30.0))
-    single, half = (RunningStatistics(data.head, 10**4, half=kind) for kind in (False, True))
+    single, half = (RunningStats(data.head, 10**4, half=kind) for kind in (False, True))
     sums, row, out, counts = np.zeros(weight.shape), np.zeros(WIDTH), np.zeros(ROWS, np.float32), np.zeros((1 << 21, 2))
     v, own = METHODS["optfs-v"].fit(data), (values, classes.numpy(), weight.numpy())
     return {

@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 from PIL import Image
 
 from oodshape import Guard
-from oodshape.images.datasets.digits import digits_sets
+from oodshape.images.datasets.digits import load_digits_sets
 
 MODEL = "zoo:digits-convnet"
 FIRST = 10_000
@@ -36,7 +36,7 @@ def main() -> None:
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
-        sets = digits_sets()
+        sets = load_digits_sets()
         guard = Guard.fit(MODEL, images=sets["train"], calibrate=sets["test"], method="optfs", progress=False)
         guard.save(root / "guard.safetensors")
         write_images(root / "images.parquet", given.rows)
@@ -67,7 +67,7 @@ def main() -> None:
 def write_images(path: Path, rows: int) -> None:
     """A Parquet file of small PNG images, over and over."""
     cells = []
-    for image in digits_sets()["train"].images[:800]:
+    for image in load_digits_sets()["train"].images[:800]:
         buffer = io.BytesIO()
         Image.fromarray(image).save(buffer, "PNG")
         cells.append(buffer.getvalue())

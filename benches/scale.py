@@ -22,11 +22,11 @@ import numpy as np
 from harness import Ratio, check
 from oodshape import Guard
 from oodshape.core.options import RunOptions
-from oodshape.engines.actors import Pool, mapped, started
-from oodshape.engines.work import Job, ShardScorer
-from oodshape.images.datasets.digits import digits_sets
+from oodshape.engines.actors import ActorPool, map_shards, start_ray
+from oodshape.engines.workers import Job, ShardScorer
+from oodshape.images.datasets.digits import load_digits_sets
 from oodshape.images.sources.image_set import Subset
-from oodshape.images.sources.memory import Pictures
+from oodshape.images.sources.memory import SequenceImages
 from oodshape.networks.loading import open_model
 
 MODEL = "zoo:digits-vit"
@@ -41,16 +41,16 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     given = parser.parse_args()
     os.environ["OMP_NUM_THREADS"] = "1"  # as Ray does for an actor of one core
-    sets = digits_sets()
+    sets = load_digits_sets()
     guard = Guard.fit(MODEL, images=sets["train"], calibrate=sets["test"], method="gen", progress=False)
     base = sets["test"]
-    pictures = Pictures(Subset(base, [row % len(base) for row in range(given.images)]), "digits")
+    pictures = SequenceImages(Subset(base, [row % len(base) for row in range(given.images)]), "digits")
     told = {
         "job": Job.of(open_model(MODEL), SHARDS, RunOptions(batch_size=BATCH, workers=0, progress=False)),
         "guard": guard,
         "listing": pictures,
     }
-    started()
+    start_ray()
     shares, second = [], []
     for number in range(given.rounds):
         speed: dict[tuple[str, int], float] = {}
@@ -84,7 +84,7 @@ def throughput(rows: list[dict[str, Any]], workers: int, size: float) -> float:
 
 def by_ray(told: dict[str, Any], workers: int) -> list[dict[str, Any]]:
     """The shards on so many actors."""
-    return list(mapped(ShardScorer, told, range(1, SHARDS + 1), Pool(actors=workers), "digits", False))
+    return list(map_shards(ShardScorer, told, range(1, SHARDS + 1), ActorPool(actors=workers), "digits", False))
 
 
 def plain(told: dict[str, Any], workers: int) -> list[dict[str, Any]]:

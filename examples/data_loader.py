@@ -8,14 +8,14 @@ import torch
 from torch.utils.data import DataLoader, TensorDataset
 
 from oodshape import Guard
-from oodshape.images.datasets.digits import digits_sets
+from oodshape.images.datasets.digits import load_digits_sets
 from oodshape.images.decode.preprocessing import DIGITS
 from oodshape.networks.zoo import build
 
 
 def loader(name: str, first: int, last: int) -> DataLoader[Any]:
     """What you have already: batches (images, labels), prepared as in training."""
-    digits = digits_sets()[name]
+    digits = load_digits_sets()[name]
     images, labels = DIGITS.batch(digits.images[first:last]), torch.from_numpy(digits.labels[first:last].copy())
     return DataLoader(TensorDataset(images, labels), batch_size=32, shuffle=name == "train")
 

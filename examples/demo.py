@@ -13,11 +13,11 @@ from pathlib import Path
 
 from PIL import Image
 
-from oodshape.benchmark.results import Results
-from oodshape.images.datasets.digits import digits_sets
+from oodshape.benchmark.results import RunResults
+from oodshape.images.datasets.digits import load_digits_sets
 from oodshape.methods.records import RECORDS
 from oodshape.report.method_styles import display_name
-from oodshape.report.pages.benchmark_page import write_page
+from oodshape.report.pages.benchmark_page import write_benchmark_page
 from oodshape.report.pages.html import html_table
 
 MODEL = "zoo:digits-vit"
@@ -34,7 +34,7 @@ OTHERS = ("optfs", "mds", "vim", "knn")
 
 def write_images(folder: Path) -> None:
     """Write training images and a calibration set in class folders, test images and OOD sets."""
-    sets = digits_sets()
+    sets = load_digits_sets()
     test, labels = sets["test"].images, sets["test"].labels
     parts = {"train": (sets["train"].images, sets["train"].labels)}
     parts |= {name: (test[start::2], labels[start::2]) for start, name in enumerate(("val", "test"))}
@@ -99,7 +99,7 @@ def main() -> None:
     names = ",".join([*paper, *OTHERS, "auto"]) if given.methods == "paper" else given.methods
     chosen = () if names == "all" else ("--methods", names)
     run("bench", "digits", *chosen, "--out", out, capture=False)
-    write_page(Results.load(out), out / "report.html", real=("Real networks", real_networks()))
+    write_benchmark_page(RunResults.load(out), out / "report.html", real=("Real networks", real_networks()))
 
     rows = {(row["set"], row["detector"]): row for row in found["sets"]}
     test = rows["test", "guard"]

@@ -10,7 +10,7 @@ from typing import Any
 import PIL.Image
 
 from oodshape import Guard
-from oodshape.images.datasets.digits import digits_sets
+from oodshape.images.datasets.digits import load_digits_sets
 
 
 def made(name: str, first: int, last: int) -> Any:
@@ -18,7 +18,7 @@ def made(name: str, first: int, last: int) -> Any:
     from datasets import ClassLabel, Dataset, Image
     from datasets import Features as Columns
 
-    digits = digits_sets()[name]
+    digits = load_digits_sets()[name]
     columns = Columns({"image": Image(), "label": ClassLabel(names=[f"digit {i}" for i in range(8)])})
     pictures = [PIL.Image.fromarray(image) for image in digits.images[first:last]]
     return Dataset.from_dict({"image": pictures, "label": digits.labels[first:last].tolist()}, features=columns)

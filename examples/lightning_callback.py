@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from oodshape import evaluate
-from oodshape.images.datasets.digits import digits_sets
+from oodshape.images.datasets.digits import load_digits_sets
 from oodshape.images.decode.preprocessing import DIGITS
 
 
@@ -31,7 +31,7 @@ class OODMetrics(lightning.Callback):
             return
         was_training = pl_module.training
         pl_module.eval()
-        results = evaluate(pl_module, **self.sets, resamples=1, samples=0, cache=None, progress=False)
+        results = evaluate(pl_module, **self.sets, resamples=1, cache=None, progress=False)
         pl_module.train(was_training)
         for row in results.to_pandas().itertuples():
             for name in ("auroc", "fpr95"):
@@ -61,7 +61,7 @@ class Digits(lightning.LightningModule):
 
 def loader(name: str, count: int) -> DataLoader[Any]:
     """Batches (images, labels) of a set that comes with the package."""
-    digits = digits_sets()[name]
+    digits = load_digits_sets()[name]
     labels = torch.from_numpy(digits.labels[:count].copy())
     return DataLoader(TensorDataset(DIGITS.batch(digits.images[:count]), labels), batch_size=64)
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from oodshape import Guard
-from oodshape.images.datasets.digits import digits_sets
+from oodshape.images.datasets.digits import load_digits_sets
 
 
 def main() -> None:
     """Small digits, which come with the package; they are gray, so that C is 1."""
-    images = {name: each.images[..., None] for name, each in digits_sets().items()}
+    images = {name: each.images[..., None] for name, each in load_digits_sets().items()}
     train, val, test = images["train"][:300], images["test"][:100], images["test"][100:160]
 
     guard = Guard.fit("zoo:digits-convnet", images=train, calibrate=val, method="optfs-e")

@@ -6,12 +6,12 @@ import numpy as np
 import PIL.Image
 
 from oodshape import Guard
-from oodshape.images.datasets.digits import digits_sets
+from oodshape.images.datasets.digits import load_digits_sets
 
 
 def main() -> None:
     """Small digits, which come with the package, stand in for your own pictures."""
-    sets = digits_sets()
+    sets = load_digits_sets()
     train = [PIL.Image.fromarray(image) for image in sets["train"].images[:300]]
     val = [PIL.Image.fromarray(image) for image in sets["test"].images[:100]]
 

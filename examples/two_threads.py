@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from oodshape import Guard, Live
-from oodshape.images.datasets.digits import digits_sets
+from oodshape.images.datasets.digits import load_digits_sets
 from oodshape.networks.zoo import build
 
 
@@ -17,7 +17,7 @@ def accepted(live: Live, images: Any) -> int:
 
 def main() -> None:
     """Two cameras, one network."""
-    net, sets = build("digits-convnet"), digits_sets()
+    net, sets = build("digits-convnet"), load_digits_sets()
     train, val = sets["train"].images[:300, :, :, None], sets["test"].images[:100, :, :, None]
     guard = Guard.fit("zoo:digits-convnet", images=train, calibrate=val, method="optfs-e")
     live = guard.attach(net)

@@ -8,7 +8,7 @@ import own_files
 from kind import Kind, equal
 from oodshape import METHODS, Features
 from oodshape.core.files import compute_fingerprint
-from oodshape.guard.fit.collect import joined_parts
+from oodshape.guard.fit.collect import join_part_files
 from oodshape.guard.fit.parts import FEW, Collected, Made
 from oodshape.images.decode.preprocessing import Preprocessing
 
@@ -45,7 +45,7 @@ def parts_of_a_fit() -> Kind:
     )
 
     def read(folder: Path) -> bytes:
-        found = joined_parts([folder / "p.safetensors"])
+        found = join_part_files([folder / "p.safetensors"])
         train = found.rows if found.summed is None else found.summed
         assert train is not None
         proxy = found.proxy_of(train.identities if isinstance(train, Features) else None)

@@ -19,14 +19,14 @@ from scipy.io import savemat
 from damage import bytes_damaged
 from kind import Files, Kind, equal
 from oodshape.benchmark.spec import Benchmark
-from oodshape.core.files import read_names
 from oodshape.images.datasets.catalog import _array
-from oodshape.images.datasets.cifar_mnist_svhn import cifar, mnist, svhn
+from oodshape.images.datasets.cifar_mnist_svhn import read_cifar, read_mnist, read_svhn
 from oodshape.images.datasets.imagenet import imagenet_val
-from oodshape.images.sources.folders import list_pairs
+from oodshape.images.sources.image_files import read_image_list
 from oodshape.images.sources.image_set import ImageSet
+from oodshape.networks.model_names import read_class_names
 from oodshape.networks.weights import load_weights
-from oodshape.report.tables.paper import figures_in
+from oodshape.report.tables.paper import read_paper_figures
 from own_files import written
 
 RNG = np.random.default_rng(0)
@@ -49,7 +49,7 @@ def cifars() -> Kind:
 
     def read(folder: Path) -> bytes:
         return seen(
-            cifar(folder, 100 if list(folder.glob("test.bin")) or (folder / "test").exists() else 10, train=False)
+            read_cifar(folder, 100 if list(folder.glob("test.bin")) or (folder / "test").exists() else 10, train=False)
         )
 
     return Kind("cifar", seeds, read)
@@ -62,7 +62,7 @@ def mnists() -> Kind:
     names = ("t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte")
     plain = dict(zip(names, (images, labels), strict=True))
     packed = {f"{name}.gz": gzip.compress(data, mtime=0) for name, data in plain.items()}
-    return Kind("mnist", (plain, packed), lambda folder: seen(mnist(folder)))
+    return Kind("mnist", (plain, packed), lambda folder: seen(read_mnist(folder)))
 
 
 def svhns() -> Kind:
@@ -72,7 +72,7 @@ def svhns() -> Kind:
         written("test_32x32.mat", lambda path, packed=packed: savemat(path, arrays, do_compression=packed))  # type: ignore[misc]
         for packed in (False, True)
     )
-    return Kind("svhn", seeds, lambda folder: seen(svhn(folder)), forge=_repacked)
+    return Kind("svhn", seeds, lambda folder: seen(read_svhn(folder)), forge=_repacked)
 
 
 def _repacked(files: Files, rng: Random) -> Files:
@@ -114,7 +114,7 @@ def lists() -> Kind:
 
     def read(folder: Path) -> bytes:
         [path] = folder.iterdir()
-        return repr(read_names(path) if path.stem == "names" else list(list_pairs(path))).encode()
+        return repr(read_class_names(path) if path.stem == "names" else list(read_image_list(path))).encode()
 
     return Kind("lists", seeds, read)
 
@@ -133,7 +133,7 @@ def paper() -> Kind:
     """The table of the paper's figures."""
     text = "table,id_set,model,ood,method,fpr95,auroc\nmodel,imagenet,vit,Average,msp,51.5,82.25\n"
     return Kind(
-        "paper", ({"paper.csv": text.encode()},), lambda folder: repr(figures_in(folder / "paper.csv")).encode()
+        "paper", ({"paper.csv": text.encode()},), lambda folder: repr(read_paper_figures(folder / "paper.csv")).encode()
     )
 
 

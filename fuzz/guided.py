@@ -22,7 +22,7 @@ COMPILED = ["oodshape.features.kernels", "oodshape.features.sum_kernels"]  # by 
 with atheris.instrument_imports(include=["oodshape"], exclude=COMPILED):
     import run
     from oodshape.core.errors import InputError
-    from oodshape.guard.export.onnx_file import HEX, START, seal
+    from oodshape.guard.export.edit_onnx import HEX, START, add_checksum
 
 SECONDS = 30  # for one input; more is a hang
 MEMORY = 4096  # MB
@@ -49,7 +49,7 @@ def main() -> None:
 
     def one(data: bytes) -> None:
         number = data[0] % len(shapes) if data else 0
-        content = seal(data[1:]) if kind.name == "onnx" else data[1:]
+        content = add_checksum(data[1:]) if kind.name == "onnx" else data[1:]
         files = kind.seeds[number] | {shapes[number][-1]: content}
         try:
             run._read(kind, files, Path(folder.name) / "files")

@@ -81,9 +81,9 @@ TASKS = (
 
 def write_inputs(home: Path) -> None:
     """Digit images in folders, and a table of p-values."""
-    from oodshape.images.datasets.digits import digits_sets
+    from oodshape.images.datasets.digits import load_digits_sets
 
-    sets = digits_sets()
+    sets = load_digits_sets()
     parts = {
         "train": sets["train"].images[:600],
         "val": sets["test"].images[:200],

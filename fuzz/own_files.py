@@ -18,15 +18,14 @@ from safetensors.numpy import load, save
 from damage import array_damaged, bytes_damaged, tree_damaged
 from kind import Files, Kind, equal
 from oodshape import METHODS, Features, Guard, Results, Watch
-from oodshape.benchmark.hardest_images import Pick, Samples
+from oodshape.benchmark.curves import ScoreCurve
 from oodshape.benchmark.results import Row
-from oodshape.benchmark.roc_curves import Curve
 from oodshape.core.files import CHECKSUM, checksum, compute_fingerprint
-from oodshape.features.disk_cache import Entry
+from oodshape.features.disk_cache import CacheEntry
 from oodshape.guard.describe import facts
 from oodshape.guard.fitted import About
 from oodshape.guard.scoring import resumable_scores
-from oodshape.guard.scoring.score_formats import read_scores, writer
+from oodshape.guard.scoring.score_formats import find_writer, read_scores
 from oodshape.guard.verdict import Scored
 from oodshape.images.decode.preprocessing import Preprocessing
 from oodshape.metrics.detection import Estimate
@@ -109,7 +108,7 @@ def guards() -> Kind:
 def watches() -> Kind:
     """States: what they say after some more images."""
     begun = Watch.begin(alpha=0.05, n_calibration=199)
-    noise = np.random.default_rng(0).uniform(0.001, 1, 300)
+    noise = np.random.default_rng(0).uniform(0.005, 1, 300)
     states = (begun, begun.after(noise), begun.after([*noise, *([None] * 20), *([0.005] * 60)]))
     seeds = tuple(written("state.safetensors", state.save) for state in states)
 
@@ -131,10 +130,8 @@ def results() -> Kind:
         for method in ("msp", "energy")
         for ood in ("noise", "letters")
     )  # fmt: skip
-    curves = (Curve.of("net", "msp", "noise", [3.0, 2.0, 2.5], [1.0, 2.0]),)
-    one = {"images": (0,), "scores": (0.1,), "shares": (0.2,), "predicted": (1,), "labels": (-1,)}
-    samples = Samples(("data:image/png;base64,AA",), (Pick(model="net", method="msp", ood="noise", **one),))
-    made = Results(rows, {"methods": {"msp": "MSP"}, "settings": {"limit": 0}}, (("a", "b"),), curves, (), samples)
+    curves = (ScoreCurve.of("net", "msp", "noise", [3.0, 2.0, 2.5], [1.0, 2.0]),)
+    made = Results(rows, {"methods": {"msp": "MSP"}, "settings": {"limit": 0}}, (("a", "b"),), curves)
 
     def read(folder: Path) -> bytes:
         found = Results.load(folder)
@@ -162,7 +159,7 @@ def scored(n: int) -> list[Scored]:
 def scores(ending: str) -> Kind:
     """Files of scores: what a watch says of them. Text has no checksum: any p-value in it may be meant."""
     path = f"scores.{ending}"
-    seed = written(path, lambda out: writer(out)(out, scored(30), True))
+    seed = written(path, lambda out: find_writer(out)(out, scored(30), True))
 
     def read(folder: Path) -> bytes:
         values = [row.p_value for row in read_scores(str(folder / path))]
@@ -192,7 +189,7 @@ def parts() -> Kind:
         path = folder / "s.csv.part"
         with path.open("a+b") as file:
             kept, _ = resumable_scores._resume(file, path, who, size, pairs)
-            found = list(islice(resumable_scores.read_part(file), kept + 1))
+            found = list(islice(resumable_scores.read_part_file(file), kept + 1))
         return json.dumps(found)[:-1].encode()
 
     def forge(files: Files, rng: Random) -> Files:
@@ -208,7 +205,7 @@ def caches() -> Kind:
 
     def fill(folder: Path, rows: int) -> None:
         folder.mkdir()
-        entry = Entry(folder, (40, 6), 4, "float32")
+        entry = CacheEntry(folder, (40, 6), 4, "float32")
         for first in range(0, rows, 10):
             entry.put(first, values[first : first + 10], classes[first : first + 10])
         if rows == 40:
@@ -217,7 +214,7 @@ def caches() -> Kind:
     seeds = tuple(_below(written("entry", partial(fill, rows=rows))) for rows in (40, 20))
 
     def read(folder: Path) -> bytes:
-        entry = Entry(folder, (40, 6), 4, "float32")
+        entry = CacheEntry(folder, (40, 6), 4, "float32")
         kept = entry.load()
         if kept is None:
             rows = entry.sound_rows(".part")

@@ -18,8 +18,8 @@ from oodshape import METHODS, GuardedFile, Preprocessing
 from oodshape.core.errors import InputError
 from oodshape.core.files import one_line
 from oodshape.features.features import Features
+from oodshape.guard.export.edit_onnx import HEX, START, add_checksum
 from oodshape.guard.export.onnx import export_onnx
-from oodshape.guard.export.onnx_file import HEX, START, seal
 from oodshape.guard.service.body import Refused, parse_images
 from oodshape.networks.classifier import Classifier
 from own_files import written
@@ -54,7 +54,7 @@ def exports() -> Kind:
         for key, value in said.items() if isinstance(said, dict) else ():
             text = value if isinstance(value, str) else json.dumps(value)
             model.metadata_props.add(key=key, value=text.encode("utf-8", "replace").decode())
-        return {"g.onnx": seal(model.SerializeToString())}
+        return {"g.onnx": add_checksum(model.SerializeToString())}
 
     return Kind("onnx", tuple(seeds), read, equal, forge)
 

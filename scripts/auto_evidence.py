@@ -24,15 +24,24 @@ import torch
 from torch import Tensor
 
 from oodshape import METHODS, Features, auroc, fpr_at_tpr
-from oodshape.benchmark.plan import Options
+from oodshape.benchmark.plan import BenchOptions
 from oodshape.benchmark.spec import Benchmark
 from oodshape.core.files import replacing
 from oodshape.guard.fit.split import split_held_out
 from oodshape.images import identity
-from oodshape.methods.auto import CANDIDATES, CROSSED, MEMORISED, Auto, Tried, fuse_tried, split, try_on_proxies
+from oodshape.methods.auto import (
+    CANDIDATES,
+    CROSSED,
+    MEMORISED,
+    Auto,
+    Trials,
+    fuse_tried,
+    split_selection,
+    try_on_proxies,
+)
 from oodshape.methods.records import RECORDS
 from oodshape.metrics.conformal import threshold
-from oodshape.studies.load_networks import Network, find_folders, load_benchmark, load_folder
+from oodshape.studies.load_networks import StudyNetwork, find_folders, load_benchmark, load_folder
 
 STORED = Path(__file__).parents[1] / "docs" / "measured" / "auto.json"
 COMMAND = "python scripts/auto_evidence.py --features FOLDERS --store NAME"
@@ -59,8 +68,8 @@ class Case:
     """A network: all methods, tried on the proxy sets as `auto` does now and as it did before, and their scores."""
 
     name: str
-    now: Tried
-    before: Tried
+    now: Trials
+    before: Trials
     scores: dict[str, dict[str, dict[str, Tensor]]]  # now or before -> set -> method -> scores
     ood: list[str]
     sets: dict[str, Features]
@@ -68,7 +77,7 @@ class Case:
     synthetic: Sequence[Features]
 
     @classmethod
-    def of(cls, network: Network) -> Case:
+    def of(cls, network: StudyNetwork) -> Case:
         """Fit and apply every method."""
         inside, held = network.id_test, network.held_out
         if held is None:
@@ -78,7 +87,7 @@ class Case:
         selecting, deciding = split_held_out(network.train, held, ALPHA)
         noise = {name: features[:128] for name, features in network.surrogates.items()}
         ood = network.ood | ({} if "noise" in network.ood else noise)
-        by_training = split(network.train, Auto().share)
+        by_training = split_selection(network.train, Auto().share)
         memorised = (network.train.accuracy or 0.0) >= MEMORISED
         parts = {"now": by_training if selecting is None else (network.train, selecting), "before": by_training}
         if memorised and selecting is not None:
@@ -130,7 +139,7 @@ class Case:
         return [one.name for one in fuse_tried(self.now, now(self), self.selection, self.synthetic).filters]
 
 
-def ranked(tried: Tried, names: Sequence[str], *, crossed: bool = True) -> list[str]:
+def ranked(tried: Trials, names: Sequence[str], *, crossed: bool = True) -> list[str]:
     """Candidates, best first: by the proxy sets that are not saturated, or by two of them with equal weights."""
     aurocs = {name: tried.aurocs[name] for name in names if name in tried.aurocs}
     if crossed:
@@ -265,7 +274,7 @@ def main() -> None:
     parser.add_argument("--digits", action="store_true", help="the networks of the package too")
     parser.add_argument("--store", help="the name under which docs/measured/auto.json keeps the tables")
     given = parser.parse_args()
-    digits = load_benchmark(Benchmark.load("digits"), Options(progress=False, limit=NOISE)) if given.digits else ()
+    digits = load_benchmark(Benchmark.load("digits"), BenchOptions(progress=False, limit=NOISE)) if given.digits else ()
     cases = [Case.of(network) for network in digits]
     cases += [Case.of(load_folder(folder, given.scrambled)) for folder in find_folders(given.features)]
     tables = {"recipes": compare_recipes(cases), "networks": list_networks(cases)}

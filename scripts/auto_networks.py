@@ -29,11 +29,11 @@ from train_mixer_nano import augmented, normalized, tensors
 
 from oodshape import Classifier, Features, ImageFolder
 from oodshape.features.proxy import proxy_features
-from oodshape.images.datasets.cifar_mnist_svhn import cifar
-from oodshape.images.datasets.digits import digits_sets
-from oodshape.images.datasets.synthetic import constant_images, noise_images
+from oodshape.images.datasets.cifar_mnist_svhn import read_cifar
+from oodshape.images.datasets.digits import load_digits_sets
+from oodshape.images.datasets.synthetic import draw_constants, draw_noise
 from oodshape.images.decode.preprocessing import CIFAR, DIGITS, Preprocessing
-from oodshape.images.sources.image_set import ArraySet, ImageSet, limited
+from oodshape.images.sources.image_set import ArraySet, ImageSet, limit_images
 from oodshape.networks.zoo.digits_nets import SMALL_NETS
 from oodshape.studies.load_networks import PROXIES
 
@@ -278,7 +278,7 @@ def rows_of(data: ArraySet, name: str, rows: slice) -> ArraySet:
 
 def synthetic_sets(side: int, channels: int) -> dict[str, ImageSet]:
     """Noise and constant images of the size of the ID images."""
-    made = {"noise": noise_images(side, side, channels), "constant": constant_images(side, side, channels)}
+    made = {"noise": draw_noise(side, side, channels), "constant": draw_constants(side, side, channels)}
     return {name: ArraySet(name, images[..., 0] if channels == 1 else images) for name, images in made.items()}
 
 
@@ -288,12 +288,14 @@ def small_sets(left_out: tuple[int, ...]) -> dict[str, ImageSet]:
     parts = {"train": slice(0, 600), "calibration": slice(600, 900), "test": slice(900, None)}
     sets: dict[str, ImageSet] = {name: rows_of(inside, name, rows) for name, rows in parts.items()}
     sets |= {"leftout": leftout, **synthetic_sets(inside.images.shape[1], 1)}
-    return sets | {name: images for name, images in digits_sets().items() if name in ("letters", "photos", "textures")}
+    return sets | {
+        name: images for name, images in load_digits_sets().items() if name in ("letters", "photos", "textures")
+    }
 
 
 def cifar_sets(data: Path, left_out: tuple[int, ...]) -> dict[str, ImageSet]:
     """CIFAR-10 without some classes."""
-    train, test = (cifar(data / "cifar10", train=part) for part in (True, False))
+    train, test = (read_cifar(data / "cifar10", train=part) for part in (True, False))
     more = [np.concatenate([a, b[:MORE]]) for a, b in ((train.images, test.images), (train.labels, test.labels))]
     inside, leftout = without(more[0], more[1], left_out)
     rest, _ = without(test.images[MORE:], test.labels[MORE:], left_out)
@@ -301,11 +303,11 @@ def cifar_sets(data: Path, left_out: tuple[int, ...]) -> dict[str, ImageSet]:
         "train": inside,
         "calibration": rows_of(rest, "calibration", slice(0, CALIBRATION)),
         "test": rows_of(rest, "test", slice(CALIBRATION, None)),
-        "leftout": limited(leftout, MOST),
+        "leftout": limit_images(leftout, MOST),
         **synthetic_sets(32, 3),
     }
     for name in ("svhn", "tinyimagenet", "texture32", "places32"):
-        sets[name] = limited(ImageFolder(data / name / "test"), MOST)
+        sets[name] = limit_images(ImageFolder(data / name / "test"), MOST)
     return sets
 
 

@@ -16,9 +16,9 @@ import train_digits
 from torch import nn
 
 from oodshape import METHODS, Classifier, Features, auroc
-from oodshape.images.datasets.digits import digits_sets
+from oodshape.images.datasets.digits import load_digits_sets
 from oodshape.images.decode.preprocessing import DIGITS
-from oodshape.networks.zoo.digits_nets import SmallNet, small_net
+from oodshape.networks.zoo.digits_nets import SmallNet, load_small_net
 
 ACTIVATIONS = (nn.ReLU, nn.SiLU, nn.Hardswish, nn.GELU)
 SHOWN = ("msp", "energy", "optfs-e", "optfs-f", "optfs")
@@ -39,12 +39,12 @@ def main() -> None:
     parser.add_argument("--epochs", type=int, default=40)
     arguments = parser.parse_args()
     torch.set_num_threads(1)
-    sets = digits_sets()
+    sets = load_digits_sets()
     print("activation accuracy negative signed " + " ".join(SHOWN))
     for kind in ACTIVATIONS:
 
         def made(name: str, *, pretrained: bool = True, kind: type[nn.Module] = kind) -> SmallNet:
-            net = small_net(name, pretrained=pretrained)
+            net = load_small_net(name, pretrained=pretrained)
             with_activation(net, kind)
             return net
 

@@ -13,12 +13,12 @@ import json
 from pathlib import Path
 from typing import Any
 
-from oodshape.benchmark.results import Results
+from oodshape.benchmark.results import RunResults
 
 LIMIT = 0.3  # points of AUROC
 
 
-def differences(results: Results, oracle: dict[str, Any], sets: dict[str, str]) -> list[tuple[float, float, str]]:
+def differences(results: RunResults, oracle: dict[str, Any], sets: dict[str, str]) -> list[tuple[float, float, str]]:
     """(AUROC, FPR95, where) in points for every method and set that both have, the largest first."""
     found = []
     for row in results.rows:
@@ -37,7 +37,7 @@ def main() -> None:
     parser.add_argument("--sets", nargs="*", default=[], metavar="OURS=THEIRS")
     options = parser.parse_args()
     names = dict(pair.split("=", 1) for pair in options.sets)
-    found = differences(Results.load(options.results), json.loads(options.oracle.read_text()), names)
+    found = differences(RunResults.load(options.results), json.loads(options.oracle.read_text()), names)
     if not found:
         raise SystemExit("no method and set in common")
     for auroc, fpr95, where in found[:3]:

@@ -14,10 +14,10 @@ from matplotlib.figure import Figure
 from study_auto import compare_selection
 
 from oodshape import Scrambled
-from oodshape.benchmark.plan import Options
+from oodshape.benchmark.plan import BenchOptions
 from oodshape.benchmark.spec import Benchmark
 from oodshape.core.files import replacing
-from oodshape.images.datasets.digits import digits_sets
+from oodshape.images.datasets.digits import load_digits_sets
 from oodshape.report.palette import TEXT
 from oodshape.studies.load_networks import load_benchmark
 from oodshape.studies.plotting import (
@@ -39,8 +39,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=Path("docs/img"))
     folder = parser.parse_args().out
-    train = digits_sets()["train"]
-    network = next(iter(load_benchmark(Benchmark.load("digits"), Options(models=("ViT",)))))
+    train = load_digits_sets()["train"]
+    network = next(iter(load_benchmark(Benchmark.load("digits"), BenchOptions(models=("ViT",)))))
     frame = compare_selection(network)
     keys = ["method", "scrambled_auroc", "chosen"]
     means = frame.groupby(keys, sort=False, dropna=False)["auroc"].mean().reset_index()

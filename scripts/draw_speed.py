@@ -109,8 +109,8 @@ def run(found: dict[str, Any]) -> str:
     versions = ", ".join(f"{name} {number}" for name, number in found["versions"].items())
     return (
         f"One run of {found['minutes']:g} minutes on a {found['processor']}, {found['threads']} threads (mean load "
-        f"{found['load']:g}); {found['width']:,} features in float32, {found['classes']:,} classes; images (turns): "
-        f"{turns}. {versions}, Python {found['python']}.{_noise(found)}"
+        f"{found['load']:g}); {found['width']:,} features in float32, {found['classes']:,} classes; images "
+        f"(repetitions): {turns}. {versions}, Python {found['python']}.{_noise(found)}"
     )
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from oodshape.core.files import replacing
-from oodshape.studies.load_networks import Network, find_folders, load_folder
+from oodshape.studies.load_networks import StudyNetwork, find_folders, load_folder
 from oodshape.studies.run_studies import print_study
 
 STORED = Path(__file__).parents[1] / "docs" / "measured" / "studies.json"
@@ -61,7 +61,7 @@ def _close(old: str, new: str) -> bool:
     return abs(float(old) - float(new)) <= max(ABSOLUTE[decimals], RELATIVE * abs(float(old)))
 
 
-def compute_table(name: str, networks: Sequence[Network]) -> list[str]:
+def compute_table(name: str, networks: Sequence[StudyNetwork]) -> list[str]:
     """The lines of the table that a study prints now."""
     return [line for line in print_study(name, networks).splitlines() if line.startswith("|")]
 

@@ -15,14 +15,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from oodshape.benchmark.plan import Options
+from oodshape.benchmark.plan import BenchOptions
 from oodshape.benchmark.spec import Benchmark
 from oodshape.core.files import replacing
 from oodshape.methods.base import Identity
 from oodshape.methods.fit_all import fit_all
 from oodshape.methods.registry import METHODS
-from oodshape.studies.load_networks import Network, find_folders, load_benchmark, load_folder
-from oodshape.studies.methods import compare_methods
+from oodshape.studies.compare_methods import compare_methods
+from oodshape.studies.load_networks import StudyNetwork, find_folders, load_benchmark, load_folder
 
 sys.path.insert(0, str(Path(__file__).parent / "docs"))
 
@@ -47,12 +47,12 @@ def draw_missing(docs: Path) -> None:
     folder = docs / "img" / "methods"
     names = [name for name in METHODS if not (folder / f"{page_name(name)}-scores.svg").is_file()]
     if names:
-        options = Options(models=(NETWORK,), cache=None, progress=False)
+        options = BenchOptions(models=(NETWORK,), cache=None, progress=False)
         (network,) = load_benchmark(Benchmark.load("digits"), options)
         draw_methods(network, folder, names)
 
 
-def draw_methods(network: Network, folder: Path, names: Iterable[str] = METHODS) -> None:
+def draw_methods(network: StudyNetwork, folder: Path, names: Iterable[str] = METHODS) -> None:
     """NAME-scores.svg for every method that scores features, and NAME-theta.svg where it shapes."""
     for name, detector in fit_all({name: METHODS[name] for name in names}, network.train, network.proxy).items():
         write(folder / f"{page_name(name)}-scores.svg", pictures.histogram(name, pictures.scores(detector, network)))
@@ -61,7 +61,7 @@ def draw_methods(network: Network, folder: Path, names: Iterable[str] = METHODS)
             write(folder / f"{page_name(name)}-theta.svg", pictures.shaping([theta]))
 
 
-def measure(networks: Iterable[Network], *, real: bool) -> list[dict[str, Any]]:
+def measure(networks: Iterable[StudyNetwork], *, real: bool) -> list[dict[str, Any]]:
     """A row per network: its sets, and per method [FPR95, AUROC] in percent, means over the OOD sets."""
     rows = []
     for network in networks:
@@ -80,7 +80,7 @@ def main() -> None:
     parser.add_argument("--proxy", type=Path, help="a folder with NETWORK/scrambled.npz")
     parser.add_argument("--docs", type=Path, default=DOCS, help="where the docs are")
     arguments = parser.parse_args()
-    digits = list(load_benchmark(Benchmark.load("digits"), Options(cache=None, progress=False)))
+    digits = list(load_benchmark(Benchmark.load("digits"), BenchOptions(cache=None, progress=False)))
     (drawn,) = (network for network in digits if network.name == NETWORK)
     for name, picture in {"idea-images": id_and_ood(drawn), **pictures.idea(drawn), **concept_figures()}.items():
         write(arguments.docs / "img" / f"{name}.svg", picture)

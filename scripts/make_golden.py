@@ -17,7 +17,7 @@ from PIL import Image
 from torch import nn
 
 from oodshape import METHODS, Classifier, Features, GuardedFile, Watch, export_onnx
-from oodshape.images.datasets.digits import digits_sets
+from oodshape.images.datasets.digits import load_digits_sets
 from oodshape.images.decode.preprocessing import DIGITS
 
 MODEL = ("--model", "zoo:digits-convnet")
@@ -30,7 +30,7 @@ def run(*words: str | Path, cwd: Path) -> None:
 
 def write_images(folder: Path) -> None:
     """Write training images in class folders, a calibration set, and a few images to score."""
-    sets = digits_sets()
+    sets = load_digits_sets()
     for name, images in (
         ("val", sets["test"].images[:60]),
         ("new", [*sets["test"].images[60:63], *sets["photos"].images[:3]]),
@@ -77,11 +77,11 @@ def main(out: Path) -> None:
         )
         for kind in ("csv", "jsonl", "parquet"):
             run("score", "--guard", guard, *MODEL, "--images", "new", "--out", target / f"scores.{kind}", cwd=place)
-        bench = ("digits", "--models", "digits-convnet", "--methods", "msp", "--limit", "30", "--samples", "0")
+        bench = ("digits", "--models", "digits-convnet", "--methods", "msp", "--limit", "30")
         run("bench", *bench, "--cache", "none", "--out", "bench", cwd=place)
         (out / "results.json").write_bytes((place / "bench" / "results.json").read_bytes())
     Watch.begin(alpha=0.05, n_calibration=99).after(np.tile([0.01, 0.3, 0.5, 0.9], 30)).save(out / "watch.safetensors")
-    net, images = tiny_net(), DIGITS.batch(digits_sets()["test"].images[:40])
+    net, images = tiny_net(), DIGITS.batch(load_digits_sets()["test"].images[:40])
     outputs = Classifier(net)(images)
     known = Features.from_arrays(outputs.features.numpy(), outputs.head)
     detector = METHODS["energy"].fit(known).calibrate(known)

@@ -17,7 +17,7 @@ import numpy as np
 
 from oodshape import Classifier, ImageFolder
 from oodshape.features.proxy import proxy_features
-from oodshape.images.datasets.cifar_mnist_svhn import cifar
+from oodshape.images.datasets.cifar_mnist_svhn import read_cifar
 from oodshape.images.decode.preprocessing import Preprocessing
 from oodshape.images.sources.image_set import ImageSet
 from oodshape.networks.zoo import build, find_weights, model_entry, weights_needed
@@ -36,7 +36,7 @@ def name_of(folder: str) -> str:
 
 def images_of(id_set: str, data: Path) -> ImageSet:
     """The training images at hand."""
-    return ImageFolder(data / "imagenet" / "train") if id_set == "imagenet" else cifar(data / id_set, train=True)
+    return ImageFolder(data / "imagenet" / "train") if id_set == "imagenet" else read_cifar(data / id_set, train=True)
 
 
 def main() -> None:

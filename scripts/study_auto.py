@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from oodshape.core.errors import InputError
-from oodshape.methods.auto import Auto, split, try_on_proxies
+from oodshape.methods.auto import Auto, split_selection, try_on_proxies
 from oodshape.methods.detector import Method
 from oodshape.methods.fit_all import fit_all
 from oodshape.methods.fusion import SCRAMBLED, Fusion
@@ -24,9 +24,9 @@ from oodshape.methods.records import RECORDS
 from oodshape.report.palette import PALE, TEXT
 from oodshape.studies import plotting
 from oodshape.studies.catalog import STUDIES, Study
-from oodshape.studies.load_networks import Network, load_networks
-from oodshape.studies.methods import measure, works_on_features
-from oodshape.studies.run_studies import write
+from oodshape.studies.compare_methods import measure_sets, needs_features_only
+from oodshape.studies.load_networks import StudyNetwork, load_networks
+from oodshape.studies.run_studies import write_study
 from oodshape.studies.tables import format_percent
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ LOOKS: dict[str, dict[str, Any]] = {
 }
 
 
-def compare_selection(network: Network, auto: Auto = DEFAULT) -> DataFrame:
+def compare_selection(network: StudyNetwork, auto: Auto = DEFAULT) -> DataFrame:
     """Return method, group, proxy_auroc, chosen, ood, fpr95, auroc of every method on features, and of `auto`.
 
     `proxy_auroc` is the criterion of `auto`: with the method fitted on a part of the training set, the mean AUROC over
@@ -55,9 +55,9 @@ def compare_selection(network: Network, auto: Auto = DEFAULT) -> DataFrame:
     train, proxy = network.train, network.proxy
     if not proxy:
         raise InputError(f"{network.name} has no scrambled.npz, the features of scrambled ID images, in its folder")
-    methods = {name: method for name, method in network.compared.items() if works_on_features(method)}
+    methods = {name: method for name, method in network.compared.items() if needs_features_only(method)}
     candidates = {name: method.unlabelled() for name, method in methods.items()}
-    tried = try_on_proxies(candidates, *split(train, auto.share), proxy)
+    tried = try_on_proxies(candidates, *split_selection(train, auto.share), proxy)
     means = dict(tried.ranking)
     criteria = {name: {"proxy_auroc": means.get(name, np.nan), "scrambled_auroc": np.nan} for name in methods}
     for name, values in tried.aurocs.items():
@@ -69,9 +69,9 @@ def compare_selection(network: Network, auto: Auto = DEFAULT) -> DataFrame:
     rows: list[dict[str, Any]] = []
     for name, detector in fit_all(methods, train).items():
         group = LATER if name in RECORDS and RECORDS[name].block == "later" else PAPER
-        rows += measure(network, detector, method=name, group=group, **criteria[name], chosen=name in chosen)
+        rows += measure_sets(network, detector, method=name, group=group, **criteria[name], chosen=name in chosen)
     for name, detector in ((AUTO, fused), (ONE, best)):
-        rows += measure(network, detector, method=name, group=name, proxy_auroc=np.nan, chosen=False)
+        rows += measure_sets(network, detector, method=name, group=name, proxy_auroc=np.nan, chosen=False)
     return DataFrame(rows)
 
 
@@ -164,7 +164,7 @@ def draw_regret(frame: DataFrame) -> Figure:
     """Draw a line per network: mean AUROC of `auto` and of fixed choices, minus that of the best paper method."""
     means = frame.groupby(["network", "method", "group"], sort=False)["auroc"].mean().reset_index()
     names = list(dict.fromkeys(means["network"]))
-    figure, (axes,) = plotting.panels(1.1 + 0.25 * len(names))
+    figure, (axes,) = plotting.create_panels(1.1 + 0.25 * len(names))
     axes.axvline(0.0, color=TEXT, linewidth=0.6)
     for place, network in enumerate(names):
         part = means[means["network"] == network].set_index("method")
@@ -190,7 +190,7 @@ def main() -> None:
         "The selection of auto: AUROC against proxy OOD sets (scrambled ID images, held-out classes) and real OOD data"
     )
     STUDIES["auto"] = Study(title, compare_selection, tabulate_selection, draw_selection, draw_regret)
-    for path in write("auto", load_networks("digits", told.features), told.out):
+    for path in write_study("auto", load_networks("digits", told.features), told.out):
         print(path)
 
 

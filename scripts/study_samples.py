@@ -23,11 +23,11 @@ from oodshape.methods.detector import Detector
 from oodshape.methods.shapes.piecewise import PiecewiseConstant
 from oodshape.report.method_styles import display_name
 from oodshape.studies.catalog import STUDIES, Study
+from oodshape.studies.compare_methods import measure_sets, needs_features_only
 from oodshape.studies.figures import AUROC
-from oodshape.studies.load_networks import Network, load_networks
-from oodshape.studies.methods import measure, works_on_features
+from oodshape.studies.load_networks import StudyNetwork, load_networks
 from oodshape.studies.plotting import add_legend, line_style, network_panels
-from oodshape.studies.run_studies import write
+from oodshape.studies.run_studies import write_study
 from oodshape.studies.tables import format_percent
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ DEFAULT_METHODS = ("optfs-v", "optfs-e", "react", "mds++")
 RESAMPLES = 10
 
 
-def resample(network: Network, resamples: int = RESAMPLES) -> DataFrame:
+def resample(network: StudyNetwork, resamples: int = RESAMPLES) -> DataFrame:
     """Return images, resample, method, theta, fpr95, auroc: each method fitted on `resamples` subsets of each size.
 
     fpr95 and auroc are means over the OOD sets. `theta` is the distance of OptFS's theta from that of the whole fitting
@@ -50,7 +50,9 @@ def resample(network: Network, resamples: int = RESAMPLES) -> DataFrame:
 
     train = network.train
     names = network.compared_names or DEFAULT_METHODS
-    methods = {name: method for name, method in network.methods.items() if name in names and works_on_features(method)}
+    methods = {
+        name: method for name, method in network.methods.items() if name in names and needs_features_only(method)
+    }
     whole = {name: method.fit(train) for name, method in methods.items()}
     rows: list[dict[str, Any]] = []
     for size in (*(size for size in SIZES if size < len(train)), len(train)):
@@ -61,7 +63,7 @@ def resample(network: Network, resamples: int = RESAMPLES) -> DataFrame:
                     detector = method.fit(subset)
                 except InputError:  # too few images for this method
                     continue
-                means = DataFrame(measure(network, detector))[["fpr95", "auroc"]].mean()
+                means = DataFrame(measure_sets(network, detector))[["fpr95", "auroc"]].mean()
                 columns = {"images": size, "resample": number, "method": name}
                 rows.append({**columns, "theta": _measure_change(detector, whole[name]), **means})
     return DataFrame(rows)
@@ -127,7 +129,7 @@ def main() -> None:
     STUDIES["samples"] = Study(title, partial(resample, resamples=told.resamples), tabulate_samples, draw_samples)
     methods = tuple(told.methods.split(","))
     networks = [each.with_options(methods=methods) for each in load_networks("digits", told.features)]
-    for path in write("samples", networks, told.out):
+    for path in write_study("samples", networks, told.out):
         print(path)
 
 

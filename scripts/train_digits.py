@@ -19,10 +19,10 @@ from safetensors.torch import save_file
 from torch import Tensor
 from torch.nn import functional
 
-from oodshape.images.datasets.digits import digits_sets
+from oodshape.images.datasets.digits import load_digits_sets
 from oodshape.images.decode.preprocessing import DIGITS
 from oodshape.images.sources.image_set import ArraySet
-from oodshape.networks.zoo.digits_nets import SMALL_NETS, SmallNet, small_net
+from oodshape.networks.zoo.digits_nets import SMALL_NETS, SmallNet, load_small_net
 
 WEIGHTS = Path(__file__).parents[1] / "src" / "oodshape" / "networks" / "zoo" / "weights"
 EPOCHS = 150
@@ -44,7 +44,7 @@ def jitter(images: Tensor) -> Tensor:
     return functional.grid_sample(images, grid, align_corners=False)
 
 
-def train(name: str, data: ArraySet, epochs: int, made: Callable[..., SmallNet] = small_net) -> SmallNet:
+def train(name: str, data: ArraySet, epochs: int, made: Callable[..., SmallNet] = load_small_net) -> SmallNet:
     """A trained network: AdamW, linear warm-up, cosine decay, the last step's weights."""
     torch.manual_seed(0)
     net = made(name, pretrained=False).train()
@@ -90,12 +90,12 @@ def main() -> None:
     arguments.out.mkdir(parents=True, exist_ok=True)
     torch.set_num_threads(1)  # the order of sums, and so the result, is the same on any number of cores
     torch.use_deterministic_algorithms(True)
-    sets = digits_sets()
+    sets = load_digits_sets()
     for name in SMALL_NETS:
         start = time.perf_counter()
         state = train(name, sets["train"], arguments.epochs).state_dict()
         weights = {key: value.half() if value.is_floating_point() else value for key, value in state.items()}
-        net = small_net(name, pretrained=False).eval()
+        net = load_small_net(name, pretrained=False).eval()
         net.load_state_dict(weights)
         reached = accuracy(net, sets["test"])
         print(f"{name}: test accuracy {reached:.4f}, trained in {time.perf_counter() - start:.0f} s")

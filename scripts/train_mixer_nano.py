@@ -23,10 +23,10 @@ from torch.nn import functional
 
 from oodshape.core.errors import InputError
 from oodshape.core.files import replacing
-from oodshape.images.datasets.cifar_mnist_svhn import cifar
+from oodshape.images.datasets.cifar_mnist_svhn import read_cifar
 from oodshape.images.decode.preprocessing import CIFAR
 from oodshape.images.sources.image_set import ArraySet
-from oodshape.networks.device import device_named
+from oodshape.networks.device import find_device
 from oodshape.networks.weights import load_weights
 from oodshape.networks.zoo.cifar_nets import MixerNano
 
@@ -198,14 +198,14 @@ def main() -> None:
     options = vars(parser.parse_args())
     root, out, threads, where = (options.pop(name) for name in ("data", "out", "threads", "device"))
     try:
-        device = device_named(where)
+        device = find_device(where)
     except InputError as error:
         parser.error(str(error))
     recipe = Recipe(**options)
     torch.set_num_threads(threads)
     out.mkdir(parents=True, exist_ok=True)
     name = f"cifar{recipe.classes}-mixer_nano"  # as `oodshape bench --weights` looks for it
-    data, test = (cifar(root, recipe.classes, train=part) for part in (True, False))  # type: ignore[arg-type]
+    data, test = (read_cifar(root, recipe.classes, train=part) for part in (True, False))  # type: ignore[arg-type]
     run = train(recipe, data, out / f"{name}.training.pt", device=device)
     with replacing(weights := out / f"{name}.safetensors") as temporary:
         save_file(run.net.cpu().state_dict(), temporary, {"recipe": str(recipe), "steps": str(run.step)})

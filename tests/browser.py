@@ -16,7 +16,8 @@ SMALL = """() => [...document.querySelectorAll("main svg[role=img], main figure,
 WIDE = """() => [...document.querySelectorAll("main table")].filter((each) => {
   if (!each.checkVisibility()) return false;
   for (let box = each.parentElement; box.tagName !== "MAIN"; box = box.parentElement) {
-    if (["auto", "scroll"].includes(getComputedStyle(box).overflowX)) return box.tabIndex < 0;
+    const { overflowX, backgroundImage } = getComputedStyle(box);
+    if (["auto", "scroll"].includes(overflowX)) return box.tabIndex < 0 || !backgroundImage.includes("gradient");
   }
   return each.scrollWidth > each.closest("main").clientWidth + 1;
 }).map((each) => each.outerHTML.slice(0, 120))"""

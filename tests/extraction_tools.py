@@ -14,10 +14,10 @@ from oodshape import Features
 from oodshape.core.options import Precision
 from oodshape.features import extraction as extraction
 from oodshape.images.decode.preprocessing import DIGITS
-from oodshape.images.sources.folders import ImageFolder
+from oodshape.images.sources.image_files import ImageFolder
 from oodshape.images.sources.image_set import ArraySet
 from oodshape.networks.classifier import Classifier
-from oodshape.networks.zoo.digits_nets import small_net
+from oodshape.networks.zoo.digits_nets import load_small_net
 
 CHUNK = 16
 
@@ -42,7 +42,7 @@ class Counted:
     def __init__(
         self, net: nn.Module | None = None, head: str | None = "head", precision: Precision = "float32"
     ) -> None:
-        self.net = small_net("convnet") if net is None else net
+        self.net = load_small_net("convnet") if net is None else net
         self.images = 0
         self.net.register_forward_pre_hook(self._count)
         self.classifier = Classifier(self.net, head, precision=precision)

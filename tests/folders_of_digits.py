@@ -7,12 +7,12 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from oodshape.images.datasets.digits import digits_sets
+from oodshape.images.datasets.digits import load_digits_sets
 
 
 def write_digits(root: Path, train: int = 400, val: int = 150, test: int = 100, ood: int = 60) -> Path:
     """train/ and val/ with class folders, test/ and letters/ without."""
-    sets = digits_sets()
+    sets = load_digits_sets()
     held = sets["test"]
     parts = {
         "train": (sets["train"].images[:: 866 // train][:train], sets["train"].labels[:: 866 // train][:train]),

@@ -7,8 +7,8 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
-from oodshape.benchmark.results import Results
-from oodshape.report.pages.benchmark_page import write_page
+from oodshape.benchmark.results import RunResults
+from oodshape.report.pages.benchmark_page import write_benchmark_page
 
 VOID = {"meta", "br"}
 
@@ -48,7 +48,7 @@ class Page(HTMLParser):
         return [json.loads(text) for text in self.scripts[2:]]
 
 
-def written(made: Results, folder: Path) -> str:
-    write_page(made, folder / "page.html")
+def written(made: RunResults, folder: Path) -> str:
+    write_benchmark_page(made, folder / "page.html")
     assert [path.name for path in folder.iterdir()] == ["page.html"]
     return (folder / "page.html").read_text(encoding="utf-8")

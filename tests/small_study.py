@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from oodshape import METHODS
-from oodshape.studies.load_networks import Network
+from oodshape.studies.load_networks import StudyNetwork
 from oracle.shaping import naive_shape
 
 K = 12
@@ -16,10 +16,10 @@ def ood_arrays(n: int = 150, seed: int = 7) -> np.ndarray:
     return np.abs(np.random.default_rng(seed).normal(scale=0.9, size=(n, 40))).astype(np.float32)
 
 
-def network(small: dict, **fields) -> Network:
+def network(small: dict, **fields) -> StudyNetwork:
     """A network with the features of `small`; its first OOD set is the real one."""
     sets = {"train": small["train"], "id_test": small["inside"], "ood": small["ood"], "surrogates": {}}
-    return Network("net", "ConvNet", **{**sets, "methods": dict(METHODS), **fields})
+    return StudyNetwork("net", "ConvNet", **{**sets, "methods": dict(METHODS), **fields})
 
 
 def classes_of(z: np.ndarray, head: tuple) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Small made-up Results: random metrics, curves of normal scores, shaping functions drawn by hand."""
+"""Small made-up Results: random metrics, curves of normal scores."""
 
 from __future__ import annotations
 
@@ -7,10 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from oodshape.benchmark.results import Results, Row, provenance
-from oodshape.benchmark.roc_curves import Curve, Theta
-from oodshape.methods.shapes.clipping import Band, Clip, SoftClip
-from oodshape.methods.shapes.piecewise import PiecewiseConstant
+from oodshape.benchmark.curves import ScoreCurve
+from oodshape.benchmark.results import Row, RunResults, collect_provenance
 from oodshape.metrics.detection import Estimate
 from oodshape.metrics.registry import METRICS, measure
 
@@ -35,13 +33,13 @@ def results(
     skipped: Sequence[tuple[str, str]] = (("photos", "no folder data/photos"),),
     seed: int = 0,
     **settings: Any,
-) -> Results:
+) -> RunResults:
     """Everything a benchmark run leaves, for all combinations of the names."""
     from oodshape import METHODS as KNOWN
     from oodshape import Method
 
     rng = np.random.default_rng(seed)
-    rows, curves, shapes = [], [], []
+    rows, curves = [], []
     for model in models:
         for method in methods:
             for ood in sets:
@@ -51,20 +49,11 @@ def results(
                 right = rng.random(300) < 0.9
                 measured, _ = measure(id_scores, {ood: ood_scores}, correct=right, **cost, resamples=5)
                 rows.append(row(model, method, ood, metrics=measured[ood]))
-                curves.append(Curve.of(model, method, ood, id_scores, ood_scores))
-        theta = np.linspace(1.6, 0.4, 100).astype(np.float32)
-        fitted = {
-            "react": Clip(t=1.0),
-            "bfact": SoftClip(t=1.3, order=2),
-            "vra-p": Band(low=0.4, high=1.4),
-            "optfs-v": PiecewiseConstant(edges=np.linspace(0, 3, 101), theta=theta),
-            "optfs-e": PiecewiseConstant(edges=np.linspace(0, 3, 101), theta=theta),
-        }
-        shapes += [Theta.of(model, name, shape, 0.0, 4.0) for name, shape in fitted.items() if name in methods]
-    origin = provenance(
+                curves.append(ScoreCurve.of(model, method, ood, id_scores, ood_scores))
+    origin = collect_provenance(
         benchmark_hash="sha256:0123",
         weights=dict.fromkeys(models, "sha256:4567"),
         methods={name: KNOWN.get(name, Method()) for name in methods},
         settings={"limit": None, "seed": seed, **settings},
     )
-    return Results(tuple(rows), origin, tuple(skipped), tuple(curves), tuple(shapes))
+    return RunResults(tuple(rows), origin, tuple(skipped), tuple(curves))

@@ -19,7 +19,7 @@ from safetensors.numpy import load, save
 from data import features
 from oodshape import METHODS, Detector, InputError, Moments, Watch
 from oodshape.core import files
-from oodshape.core.files import npz_arrays, reading
+from oodshape.core.files import read_npz, reading
 
 FUZZ = Path(__file__).parents[1] / "fuzz"
 KINDS = (
@@ -198,4 +198,4 @@ def test_an_array_cannot_vanish_from_an_archive(tmp_path: Path) -> None:
     data[first + 32 : first + 34] = (len(data) - 22 - second).to_bytes(2, "little")  # the length of its comment
     path.write_bytes(data)
     with pytest.raises(InputError, match=r"set\.npz.*swallowed"):
-        npz_arrays(path)
+        read_npz(path)

@@ -43,7 +43,7 @@ def test_guards_parts_and_results(golden: Path, tmp_path: Path) -> None:
     pytest.importorskip("torch", reason="needs torch")
     from commands import MODEL, call
     from oodshape import Guard
-    from oodshape.benchmark.results import Results
+    from oodshape.benchmark.results import RunResults
 
     found = list(Guard.load(golden / "guard.safetensors").score(golden / "new", model=MODEL[1]))
     wanted = list(read_scores(str(golden / "scores.csv")))
@@ -51,4 +51,4 @@ def test_guards_parts_and_results(golden: Path, tmp_path: Path) -> None:
     assert [row.score for row in found] == pytest.approx([row.score for row in wanted], rel=1e-3)
     words = ("--parts", str(golden / "part.safetensors"), "--method", "energy", "--out", "guard.safetensors")
     assert call("fit", *MODEL, *words, cwd=tmp_path).returncode == 0
-    assert set(Results.load(golden / "results.json").frame["method"]) == {"msp"}
+    assert set(RunResults.load(golden / "results.json").frame["method"]) == {"msp"}

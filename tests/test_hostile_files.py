@@ -27,9 +27,9 @@ from oodshape.core import files
 from oodshape.core.values import Value
 from oodshape.guard.scoring.score_formats import read_scores
 from oodshape.images.decode.limits import Limits
-from oodshape.images.decode.prefetch import decoded
+from oodshape.images.decode.prefetch import prefetch
 from oodshape.images.decode.read import open_image
-from oodshape.images.sources.listing import image_set, one_by_one
+from oodshape.images.sources.open_images import open_images, stream_images
 from oodshape.methods.base import FittedScore
 from oodshape.methods.fusion import Component, Fusion
 from oodshape.networks.weights import load_weights
@@ -64,7 +64,7 @@ def test_devices_and_pipes_in_a_list(line: str, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "fifo.png")
     (tmp_path / "sub").mkdir()
     (tmp_path / "list.txt").write_text(f"{line}\n")
-    listing = one_by_one(str(tmp_path / "list.txt"))
+    listing = stream_images(str(tmp_path / "list.txt"))
     (pair,) = listing.pairs()
     with pytest.raises(InputError, match="is a device, a pipe or a socket"):
         listing.read(pair, upright=False)
@@ -73,7 +73,7 @@ def test_devices_and_pipes_in_a_list(line: str, tmp_path: Path) -> None:
 def test_remote_files_have_a_limit(tmp_path: Path) -> None:
     pytest.importorskip("fsspec")
     Image.new("L", (64, 64)).save(tmp_path / "a.png")
-    listing, before = one_by_one(f"file://{tmp_path}/a.png"), Limits(inflated=50).use()
+    listing, before = stream_images(f"file://{tmp_path}/a.png"), Limits(inflated=50).use()
     try:
         with pytest.raises(InputError, match="has more than 50 bytes"):
             listing.read(next(listing.pairs()), upright=False)
@@ -90,13 +90,13 @@ def test_parquet_cells_of_zeros(dictionary: bool, tmp_path: Path) -> None:
     before = Limits(inflated=1 << 25).use()
     try:
         if dictionary:  # its pages have one copy: rows are read in runs that stay below the limit
-            read = image_set(str(path))
+            read = open_images(str(path))
             with pytest.raises(InputError, match="b.parquet/31"):
                 read[31]
             assert sum(kept.nbytes for *_, kept in read._cells._runs) <= 1 << 25
         else:
             with pytest.raises(InputError, match="over the limit of"):
-                image_set(str(path))
+                open_images(str(path))
     finally:
         before.use()
 
@@ -145,11 +145,11 @@ def test_guards_of_many_components(tmp_path: Path) -> None:
 def test_inspect_refuses_what_score_refuses(change: dict[str, Any], said: str, tmp_path: Path) -> None:
     path = tmp_path / "g.safetensors"
     shutil.copy(Path(__file__).parent / "golden" / "0.2.0" / "guard.safetensors", path)
-    header, tensors = files.load(path, "detector")
+    header, tensors = files.load_file(path, "detector")
     del header[files.CHECKSUM]
     value = json.loads(header["value"])
     tensors["descending"] = tensors[value["calibration"]["tensor"]][::-1].copy()
-    files.save(path, "detector", header | {"value": json.dumps(value | change)}, tensors)
+    files.save_file(path, "detector", header | {"value": json.dumps(value | change)}, tensors)
     done = call("inspect", str(path), cwd=tmp_path)
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
     assert said in done.stderr
@@ -159,7 +159,7 @@ def test_unreadable_images_do_not_stay_in_memory() -> None:
     """A cell of a Parquet dictionary that stood in 64 rows of a batch took 64 times its size."""
     tracemalloc.start()
     gray = Preprocessing((0.5,), (0.5,))
-    [(_, found)] = decoded(lambda row: open_image(io.BytesIO(bytes(1 << 20)), upright=False), gray, [range(40)], 0)
+    [(_, found)] = prefetch(lambda row: open_image(io.BytesIO(bytes(1 << 20)), upright=False), gray, [range(40)], 0)
     kept = tracemalloc.get_traced_memory()[0]
     tracemalloc.stop()
     assert len(found) == 40
@@ -181,7 +181,7 @@ def test_long_lines_of_lists(name: str, tmp_path: Path, monkeypatch: pytest.Monk
     (tmp_path / "a.csv").write_text(text)
     monkeypatch.setattr("sys.stdin", io.StringIO(text))
     with pytest.raises(InputError, match="has a line of more than 65,536 characters"):
-        list(one_by_one(name if name == "-" else str(tmp_path / name)).pairs())
+        list(stream_images(name if name == "-" else str(tmp_path / name)).pairs())
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="a shell and /dev/full")

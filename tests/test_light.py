@@ -19,7 +19,7 @@ import pytest
 
 import oodshape
 from oodshape.core import files
-from oodshape.guard.export.onnx_file import make_field, seal
+from oodshape.guard.export.edit_onnx import add_checksum, make_field
 
 HEAVY = ("torch", "numba", "pandas", "sklearn", "matplotlib", "threadpoolctl")
 BLOCKED = f"""
@@ -32,8 +32,8 @@ sys.meta_path.insert(0, Block())
 """
 MODULES = (
     "core.values core.options metrics.registry metrics.conformal metrics.detection metrics.sequential_test "
-    "images.decode.read images.decode.preprocessing images.sources.listing images.datasets.catalog guard.describe "
-    "guard.export.guarded_file guard.export.recalibrate guard.watch.watch guard.scoring.decide "
+    "images.decode.read images.decode.preprocessing images.sources.open_images images.datasets.catalog "
+    "guard.describe guard.export.guarded_file guard.export.recalibrate guard.watch.watch guard.scoring.decide "
     "guard.scoring.score_formats guard.scoring.review guard.service.settings methods.records methods.describe "
     "networks.model_names report.pages.watch_page cli.all_commands"
 )
@@ -108,7 +108,7 @@ def write_exported(path: Path, calibration: np.ndarray, alpha: float = 0.1) -> N
     }
     entries = [make_field(14, make_field(1, k.encode()) + make_field(2, v.encode())) for k, v in metadata.items()]
     model = number(1, 8) + make_field(7, graph) + make_field(8, number(2, 18)) + b"".join(entries)
-    path.write_bytes(seal(model))
+    path.write_bytes(add_checksum(model))
 
 
 def write_guard(path: Path) -> None:
@@ -127,7 +127,7 @@ def write_guard(path: Path) -> None:
         "value": json.dumps(detector | {"classes": 2}),
         "guard": json.dumps(about),
     }
-    files.save(path, "detector", header, {"detector.calibration": np.linspace(-1, -0.01, 99).astype(np.float32)})
+    files.save_file(path, "detector", header, {"detector.calibration": np.linspace(-1, -0.01, 99).astype(np.float32)})
 
 
 @pytest.fixture(scope="module")
@@ -164,7 +164,7 @@ def test_light_modules_need_nothing_heavy(place: Path) -> None:
         ("inspect guard.safetensors", "expected false rejection rate <= 10 %"),
         ("inspect guard.safetensors --json", '"calibration_images": 99'),
         ("watch scores.csv --guard guard.safetensors --page watch.html", "99 images"),
-        ("decide scores.csv --n-calibration 99 --out flagged.csv", "99 images: "),
+        ("decide scores.csv --out flagged.csv", "99 images: "),
     ],
 )
 def test_light_commands_run(words: str, expected: str, place: Path) -> None:
@@ -202,6 +202,8 @@ def test_heavy_names_say_how_to_install_what_is_missing(place: Path) -> None:
         ("fit --model zoo:digits-vit --weights w.pt --images recent --out x", "no file w.pt"),
         ("score --guard no.safetensors --model zoo:digits-vit --images recent", "no file no.safetensors"),
         ("check --guard guard.safetensors --model m:n --id recent --ood nowhere", "folder nowhere"),
+        ("calibrate guard.safetensors --alpha 10", "got 10; did you mean 0.1?"),
+        ("fit --model zoo:digits-vit --images recent --out x --preprocessing size=3", "size"),
         ("serve nothing.onnx", "there is no file nothing.onnx"),
         ("watch nothing.csv --guard guard.safetensors", "there is no file nothing.csv"),
     ],

@@ -11,11 +11,11 @@ import torch
 from PIL import Image
 
 from oodshape.features.features import Features
-from oodshape.images.datasets.digits import digits_sets
+from oodshape.images.datasets.digits import load_digits_sets
 from oodshape.report.palette import ID_COLOR, OOD_COLOR
 
 if TYPE_CHECKING:
-    from oodshape.studies.load_networks import Network
+    from oodshape.studies.load_networks import StudyNetwork
 
 DIGITS = (0, 3, 5, 7)  # the first test image of each
 OUTSIDE = {"digits89": "an 8 or 9", "letters": "a letter", "photos": "a photo", "textures": "a texture"}
@@ -30,9 +30,9 @@ def answers(features: Features) -> tuple[Any, Any]:
     return best.indices, best.values
 
 
-def id_and_ood(network: Network) -> str:
+def id_and_ood(network: StudyNetwork) -> str:
     """An SVG: a row of ID images, a row of OOD images, and how often the network is confident on each kind."""
-    sets = digits_sets()
+    sets = load_digits_sets()
     classes, sure = answers(network.id_test)
     rows = [sets["test"].labels.tolist().index(digit) for digit in DIGITS]
     inside = [(sets["test"][row], f"a {sets['test'].labels[row]}", classes[row], sure[row]) for row in rows]

@@ -19,7 +19,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parent))
 
 from api import table
-from oodshape.methods.describe import cited
+from oodshape.methods.describe import find_titles
 from oodshape.methods.records import RECORDS
 from pages import NETWORKS, kept_results, page_name, performance
 
@@ -104,7 +104,7 @@ def family_table() -> str:
     for family, title in FAMILIES.items():
         names = []
         for record in (each for each in RECORDS.values() if each.family == family):
-            papers = [address for _, address in cited(record.citation)]
+            papers = [address for _, address in find_titles(record.citation)]
             names.append(f"[{record.name}]({papers[0]})" if papers else record.name)
         rows.append([title, ", ".join(names)])
     return table(["family", "methods, linked to their papers"], rows)
@@ -118,7 +118,7 @@ def methods_table() -> str:
     for family, title in FAMILIES.items():
         for name, record in RECORDS.items():
             if record.family == family:
-                papers = " ".join(f"[paper]({address})" for _, address in cited(record.citation)[:1]) or "-"
+                papers = " ".join(f"[paper]({address})" for _, address in find_titles(record.citation)[:1]) or "-"
                 code = f" [code]({record.code})" if record.code else ""
                 reached = [performance(name, group) for group in groups]
                 link = f"[{record.name}]({page_name(name)}.md)"

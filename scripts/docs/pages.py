@@ -11,9 +11,9 @@ from typing import Any
 
 from api import api_page, cli_page, table
 from oodshape.core.values import Value
-from oodshape.features.running_sums import Statistic
+from oodshape.features.statistic import Statistic
 from oodshape.methods.base import FittedHead, FittedScore, Shape
-from oodshape.methods.describe import cited, describe_deviations
+from oodshape.methods.describe import describe_deviations, find_titles
 from oodshape.methods.detector import Method
 from oodshape.methods.records import RECORDS, Deviation, Record
 from oodshape.methods.registry import make_method
@@ -156,15 +156,15 @@ def measured_table(name: str, docs: Path = DOCS) -> str:
 
 
 def snippet(name: str) -> str:
-    """A program that fits the method on the embedded digits and measures it."""
+    """A program that fits the method on the bundled digits and measures it."""
     method, proxy = make_method(RECORDS[name]), ""
     lines = [
         "from oodshape import Classifier, Features, auroc, find_method",
-        "from oodshape.images.datasets.digits import digits_sets",
+        "from oodshape.images.datasets.digits import load_digits_sets",
         "from oodshape.images.decode.preprocessing import DIGITS",
         "from oodshape.networks.zoo import build",
         "",
-        'classifier, sets = Classifier(build("digits-convnet")), digits_sets()',
+        'classifier, sets = Classifier(build("digits-convnet")), load_digits_sets()',
         'train = Features.extract(classifier, sets["train"], DIGITS)',
         'test = Features.extract(classifier, sets["test"], DIGITS)',
         'photos = Features.extract(classifier, sets["photos"], DIGITS)',
@@ -205,11 +205,11 @@ def method_page(name: str, written: str, docs: Path = DOCS) -> str:
     method = make_method(record)
     filled = ", ".join(f"{slot} `{piece}`" for slot, piece in slots(method).items())
     drawn = [f"![ID and OOD scores of {RECORDS[name].name}](../img/methods/{file}-scores.svg)"]
-    drawn_words = "Scores of ID and OOD images of the embedded digits (ConvNet, all six OOD sets)."
+    drawn_words = "Scores of ID and OOD images of the bundled digits (ConvNet, all six OOD sets)."
     if (docs / "img" / "methods" / f"{file}-theta.svg").is_file():
         drawn.insert(0, f"![Shaping function of {RECORDS[name].name}](../img/methods/{file}-theta.svg)")
         drawn_words = (
-            "First: θ(z) = f(z) / z as fitted on the embedded digits (ConvNet); its mean at each value where it also "
+            "First: θ(z) = f(z) / z as fitted on the bundled digits (ConvNet); its mean at each value where it also "
             "depends on the other features of the image. Second: the scores of ID images and of all six OOD sets."
         )
     pictures = "\n".join(drawn)
@@ -255,7 +255,7 @@ def performance(name: str, rows: list[dict[str, Any]]) -> str:
 def reference(record: Record) -> str:
     """The citation, with links to the papers and to the code."""
     text = record.citation
-    for title, address in cited(record.citation):
+    for title, address in find_titles(record.citation):
         text = text.replace(f"*{title}*", f"[*{title}*]({address})")
     return text + (f" Code: <{record.code}>." if record.code else "")
 

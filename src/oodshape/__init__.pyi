@@ -6,8 +6,8 @@ from oodshape.guard.live import Live as Live
 from oodshape.guard.export.guarded_file import GuardedFile as GuardedFile
 from oodshape.guard.verdict import Verdict as Verdict
 from oodshape.networks.classifier import Classifier as Classifier
-from oodshape.images.sources.folders import ImageFolder as ImageFolder
-from oodshape.images.sources.folders import ImageList as ImageList
+from oodshape.images.sources.image_files import ImageFolder as ImageFolder
+from oodshape.images.sources.image_files import ImageList as ImageList
 from oodshape.images.decode.limits import Limits as Limits
 from oodshape.images.decode.preprocessing import Preprocessing as Preprocessing
 from oodshape.images.decode.preprocessing import IMAGENET as IMAGENET
@@ -35,7 +35,7 @@ from oodshape.methods.base import FittedScore as FittedScore
 from oodshape.methods.base import ScoreRecipe as ScoreRecipe
 from oodshape.methods.base import Evidence as Evidence
 from oodshape.methods.training import Training as Training
-from oodshape.features.running_sums import Statistic as Statistic
+from oodshape.features.statistic import Statistic as Statistic
 from oodshape.images.datasets.synthetic import Scrambled as Scrambled
 from oodshape.features.proxy import proxy_features as proxy_features
 from oodshape.metrics.detection import auroc as auroc

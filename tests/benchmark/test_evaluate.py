@@ -13,10 +13,10 @@ from PIL import Image
 from torch.utils.data import DataLoader, TensorDataset
 
 from oodshape import METHODS, Benchmark, Classifier, Features, InputError, Results, Shape, Shaper, evaluate
-from oodshape.benchmark.plan import Options
-from oodshape.benchmark.repeat import again, agreement
-from oodshape.benchmark.run import run
-from oodshape.images.datasets.catalog import open_source
+from oodshape.benchmark.plan import BenchOptions
+from oodshape.benchmark.repeat import compare_runs, restore_benchmark
+from oodshape.benchmark.run import run_benchmark
+from oodshape.images.datasets.catalog import open_dataset
 from oodshape.images.decode.preprocessing import DIGITS
 from oodshape.networks import zoo
 from oodshape.report.tables.markdown_latex import to_markdown
@@ -54,7 +54,7 @@ class Broken(Shaper):
 
 @pytest.fixture(scope="module")
 def sets() -> dict[str, Any]:
-    return {name: open_source(f"digits:{name}", Path()) for name in NAMES}
+    return {name: open_dataset(f"digits:{name}", Path()) for name in NAMES}
 
 
 def loader(images: Any, count: int | None = None, shuffle: bool = False) -> DataLoader[Any]:
@@ -79,8 +79,8 @@ def results(sets: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> R
 
 
 def test_loaders_give_the_figures_of_a_benchmark(results: Results) -> None:
-    options = Options(models=("vit",), methods=("msp", "optfs-e", "adascale-a"), resamples=5, progress=False)
-    wanted = {(row.method, row.ood): row for row in run(Benchmark.load("digits"), options).rows}
+    options = BenchOptions(models=("vit",), methods=("msp", "optfs-e", "adascale-a"), resamples=5, progress=False)
+    wanted = {(row.method, row.ood): row for row in run_benchmark(Benchmark.load("digits"), options).rows}
     ours = [row for row in results.rows if (row.method, row.ood) in wanted]
     assert len(ours) == 6
     for row in ours:
@@ -119,7 +119,7 @@ def test_results_are_tables_pages_and_frames(results: Results, tmp_path: Path) -
     assert len(results.to_pandas()) == len(results.rows) == 10
     assert {"scores.parquet", "table.tex"} <= {path.name for path in _saved(results, tmp_path)}
     with pytest.raises(InputError, match="cannot be rebuilt: network SmallViT .*images train .DataLoader"):
-        again(results)
+        restore_benchmark(results)
 
 
 def _saved(results: Results, folder: Path) -> list[Path]:
@@ -174,9 +174,8 @@ def test_folders_and_several_networks_can_be_repeated(folders: Path) -> None:
         cache=None,
     )
     assert [(row.model, row.family) for row in found.rows[::2]] == [("small", "ConvNet"), ("vit", "transformer")]
-    assert found.samples.images
-    benchmark, options = again(found, progress=False, samples=0)
-    compared = agreement(found, run(benchmark, options))
+    benchmark, options = restore_benchmark(found, progress=False)
+    compared = compare_runs(found, run_benchmark(benchmark, options))
     assert compared.same
     assert not compared.notes  # the same images and weights
     assert to_markdown(found._tables()[0]) == found.to_markdown()
@@ -224,10 +223,10 @@ def test_a_benchmark_file_names_what_model_accepts(sets: dict[str, Any], folders
     label = "Missing"
     """
     benchmark = Benchmark.parse(text, where="b.toml", base=tmp_path)
-    options = Options(methods=("msp",), resamples=5, progress=False)
+    options = BenchOptions(methods=("msp",), resamples=5, progress=False)
     with pytest.raises(InputError, match="names code to run: 'own_models:own_net'"):
-        run(benchmark, options)
-    found = run(benchmark, Options(methods=("msp",), resamples=5, progress=False, trust_code=True))
+        run_benchmark(benchmark, options)
+    found = run_benchmark(benchmark, BenchOptions(methods=("msp",), resamples=5, progress=False, trust_code=True))
     assert {row.model: row.family for row in found.rows} == {"zoo:digits-vit": "transformer", "Own": "MLP"}
     assert [what for what, _ in found.skipped] == ["Missing"]
     assert [spec.title for spec in benchmark.chosen(["DIGITS-VIT", "own"])] == ["zoo:digits-vit", "Own"]

@@ -11,21 +11,21 @@ from safetensors.torch import save_file
 
 from oodshape import METHODS as EVERY
 from oodshape import Classifier, Features, InputError, auroc, fpr_at_tpr
-from oodshape.benchmark.plan import Options, methods_of
-from oodshape.benchmark.repeat import again, agreement
-from oodshape.benchmark.run import run
+from oodshape.benchmark.plan import BenchOptions, select_methods
+from oodshape.benchmark.repeat import compare_runs, restore_benchmark
+from oodshape.benchmark.run import run_benchmark
 from oodshape.benchmark.spec import Benchmark, ModelSpec, OodSpec
-from oodshape.images.datasets.catalog import CATALOG, open_source
+from oodshape.images.datasets.catalog import CATALOG, open_dataset
 from oodshape.images.decode.preprocessing import DIGITS
 from oodshape.methods.shapes.clipping import VraP
 from oodshape.methods.shapes.optfs import OptFS
 from oodshape.networks import zoo
-from oodshape.report.pages.benchmark_page import payload, write_page
+from oodshape.report.pages.benchmark_page import write_benchmark_page
 from oodshape.report.tables.markdown_latex import to_latex, to_markdown
-from oodshape.report.tables.named_tables import tables_of
+from oodshape.report.tables.named_tables import make_named_tables
 from oodshape.report.tables.terminal import to_text
 
-FEW = Options(models=("ViT",), methods=("energy", "optfs-e"), limit=60, resamples=20, progress=False)
+FEW = BenchOptions(models=("ViT",), methods=("energy", "optfs-e"), limit=60, resamples=20, progress=False)
 
 
 @pytest.fixture(scope="module")
@@ -34,10 +34,10 @@ def digits() -> Benchmark:
 
 
 def test_figures_are_those_of_the_pieces(digits: Benchmark) -> None:
-    results = run(digits, replace(FEW, limit=None))
+    results = run_benchmark(digits, replace(FEW, limit=None))
     assert len(results.rows) == 2 * 6
     classifier = Classifier(zoo.build("digits-vit"))
-    sets = {name: open_source(f"digits:{name}", digits.base) for name in ("train", "test", "letters")}
+    sets = {name: open_dataset(f"digits:{name}", digits.base) for name in ("train", "test", "letters")}
     data = {name: Features.extract(classifier, images, DIGITS) for name, images in sets.items()}
     detector = EVERY["optfs-e"].fit(data["train"])
     inside, outside = detector.score(data["test"]), detector.score(data["letters"])
@@ -52,7 +52,7 @@ def test_figures_are_those_of_the_pieces(digits: Benchmark) -> None:
 
 
 def test_limit_is_seeded_and_said(digits: Benchmark) -> None:
-    one, two = run(digits, FEW), run(digits, replace(FEW, seed=1))
+    one, two = run_benchmark(digits, FEW), run_benchmark(digits, replace(FEW, seed=1))
     assert {row.n_ood for row in one.rows} == {60}
     assert one.provenance["settings"]["limit"] == 60
     assert [row.metrics for row in one.rows] != [row.metrics for row in two.rows]
@@ -60,24 +60,24 @@ def test_limit_is_seeded_and_said(digits: Benchmark) -> None:
 
 def test_missing_sets_are_skipped_with_a_reason(digits: Benchmark) -> None:
     gone = OodSpec(name="gone", group="far", images="folder:/no/such/folder")
-    results = run(replace(digits, ood=(*digits.ood[:1], gone)), FEW)
+    results = run_benchmark(replace(digits, ood=(*digits.ood[:1], gone)), FEW)
     assert [what for what, _ in results.skipped] == ["gone"]
     assert "no such" in results.skipped[0][1] or "there is no" in results.skipped[0][1]
     assert {row.ood for row in results.rows} == {"digits89"}
     with pytest.raises(InputError, match="none of the OOD sets"):
-        run(replace(digits, ood=(gone,)), FEW)
+        run_benchmark(replace(digits, ood=(gone,)), FEW)
     with pytest.raises(InputError, match="there is no"):
-        run(replace(digits, train="folder:/no/such/folder"), FEW)
+        run_benchmark(replace(digits, train="folder:/no/such/folder"), FEW)
 
 
 def test_a_network_of_ones_own(digits: Benchmark) -> None:
     mine = ModelSpec(name="own_models:own_net", label="mine", family="MLP")
-    results = run(replace(digits, models=(mine,)), replace(FEW, models=(), trust_code=True))
-    known = run(digits, replace(FEW, models=("MLP-Mixer",)))
+    results = run_benchmark(replace(digits, models=(mine,)), replace(FEW, models=(), trust_code=True))
+    known = run_benchmark(digits, replace(FEW, models=("MLP-Mixer",)))
     assert [row.value("auroc") for row in results.rows] == [row.value("auroc") for row in known.rows]
     for name, message in (("own_models:nothing", "cannot import"), ("own_models:parse", "cannot import")):
         with pytest.raises(InputError, match=message):
-            run(replace(digits, models=(ModelSpec(name=name),)), replace(FEW, models=(), trust_code=True))
+            run_benchmark(replace(digits, models=(ModelSpec(name=name),)), replace(FEW, models=(), trust_code=True))
 
 
 def test_a_network_of_timm_in_a_file(digits: Benchmark, tmp_path: Path, torchvision_ops: object) -> None:
@@ -85,13 +85,13 @@ def test_a_network_of_timm_in_a_file(digits: Benchmark, tmp_path: Path, torchvis
     save_file(timm.create_model("test_resnet", num_classes=8).state_dict(), tmp_path / "w.safetensors")
     models = '[[models]]\nname = "timm:test_resnet"\nweights = "w.safetensors"\n'
     (tmp_path / "mine.toml").write_text(digits.text.partition("[[models]]")[0] + models)
-    results = run(Benchmark.load(tmp_path / "mine.toml"), replace(FEW, models=("Test_ResNet",)))
+    results = run_benchmark(Benchmark.load(tmp_path / "mine.toml"), replace(FEW, models=("Test_ResNet",)))
     assert {(row.model, row.family) for row in results.rows} == {("timm:test_resnet", "ConvNet")}
 
 
 def test_sources(tmp_path) -> None:
     np.savez(tmp_path / "x.npz", images=np.zeros((3, 4, 4), np.uint8), labels=np.arange(3))
-    assert open_source("array:x.npz", tmp_path).labels.tolist() == [0, 1, 2]
+    assert open_dataset("array:x.npz", tmp_path).labels.tolist() == [0, 1, 2]
     for source, message in [
         ("digits", "one of the forms"),
         ("digits:nines", "digits has no set 'nines'"),
@@ -102,9 +102,9 @@ def test_sources(tmp_path) -> None:
         ("catalog:imagenet/Texture", "--data DIR"),
     ]:
         with pytest.raises(InputError, match=message):
-            open_source(source, tmp_path)
+            open_dataset(source, tmp_path)
     with pytest.raises(InputError, match="put it at"):
-        open_source("catalog:imagenet/Texture", tmp_path, tmp_path)
+        open_dataset("catalog:imagenet/Texture", tmp_path, tmp_path)
 
 
 GOOD = """
@@ -172,21 +172,21 @@ def test_the_benchmark_of_the_docs_is_one() -> None:
 def test_the_settings_of_the_authors_code_are_of_an_id_set() -> None:
     shipped = Benchmark.load("cifar100").with_settings("authors-code")
     assert shipped.of_paper == "cifar100"
-    assert methods_of(shipped)["optfs-e"].shape == OptFS(k=100, norm=1000.0)
+    assert select_methods(shipped)["optfs-e"].shape == OptFS(k=100, norm=1000.0)
     own = parse(GOOD.replace('name = "mine"', 'name = "mine"\nsettings = "authors-code"'))
     with pytest.raises(InputError, match='mine does not say which it has; put id_set = "imagenet"'):
-        methods_of(own)
+        select_methods(own)
     with pytest.raises(InputError, match="digits has another one; choose the benchmark imagenet, cifar10 or cifar100"):
-        methods_of(Benchmark.load("digits").with_settings("authors-code"))
+        select_methods(Benchmark.load("digits").with_settings("authors-code"))
     said = parse(GOOD.replace('name = "mine"', 'name = "mine"\nsettings = "authors-code"\nid_set = "cifar10"'))
-    assert methods_of(said)["vra-p"].shape == VraP(low=0.6, high=0.95, absolute=True)
+    assert select_methods(said)["vra-p"].shape == VraP(low=0.6, high=0.95, absolute=True)
     paper = parse(GOOD.replace('name = "mine"', 'name = "mine"\nsettings = "cifar10"'))
     assert paper.with_settings("authors-code").of_paper == "cifar10"
     with pytest.raises(InputError, match="id_set must be one of"):
         parse(GOOD.replace('name = "mine"', 'name = "mine"\nid_set = "digits"'))
 
 
-ONE = Options(models=("ViT",), methods=("energy",), limit=40, resamples=5, progress=False)
+ONE = BenchOptions(models=("ViT",), methods=("energy",), limit=40, resamples=5, progress=False)
 
 
 @pytest.mark.parametrize("name", ["imagenet", "cifar10", "cifar100"])
@@ -199,7 +199,7 @@ def test_the_paper_s_benchmarks_are_the_catalog_with_the_paper_s_settings(name: 
     assert len(wanted) == 8
     assert [ood.images for ood in made.ood] == [f"catalog:{name}/{ood.name}" for ood in made.ood]
     assert all(zoo.model_entry(model.name).id_set == name for model in made.models)
-    odin = methods_of(made)["odin"]
+    odin = select_methods(made)["odin"]
     assert (odin.perturb.eps == 0.004) if odin.perturbs else name == "imagenet"
 
 
@@ -216,14 +216,14 @@ def test_weights_are_found_by_the_network_s_name_or_as_published(tmp_path: Path)
 
 def test_a_model_without_weights_is_skipped_with_a_line_in_every_format(digits: Benchmark, tmp_path: Path) -> None:
     two = replace(digits, models=(*digits.models[1:2], ModelSpec(name="resnet50", label="ResNet50")))
-    results = run(two, replace(ONE, models=(), weights=tmp_path))
+    results = run_benchmark(two, replace(ONE, models=(), weights=tmp_path))
     assert {row.model for row in results.rows} == {"ViT"}
     ((what, why),) = results.skipped
     assert what == "ResNet50"
     assert "https://download.pytorch.org/models/resnet50-0676ba61.pth" in why
     assert str(tmp_path / "resnet50.safetensors") in why
-    write_page(results, tmp_path / "page.html")
-    (made,) = tables_of(results)
+    write_benchmark_page(results, tmp_path / "page.html")
+    (made,) = make_named_tables(results)
     for text in (to_text(made), to_markdown(made), to_latex(made), (tmp_path / "page.html").read_text()):
         assert "resnet50-0676ba61.pth" in text
         assert "limit 40" in text  # a limit is said in every output
@@ -235,7 +235,7 @@ def test_weights_in_the_folder_are_used(digits: Benchmark, tmp_path: Path) -> No
     net = zoo.build("digits-vit")
     weights = {name: value * 0.5 for name, value in net.state_dict().items()}
     save_file(weights, tmp_path / "digits-vit.safetensors")
-    half, whole = run(digits, replace(ONE, weights=tmp_path)), run(digits, ONE)
+    half, whole = run_benchmark(digits, replace(ONE, weights=tmp_path)), run_benchmark(digits, ONE)
     assert half.provenance["weights"] != whole.provenance["weights"]
 
 
@@ -244,18 +244,17 @@ def test_results_name_them_stand_beside_the_paper_and_can_be_repeated() -> None:
     text = f'id_set = "cifar10"\n{digits.text}'.replace('settings = "general"', 'settings = "authors-code"')
     text = text.replace('label = "ViT"', 'label = "ViT-B-16"')  # a name that the paper has figures for
     benchmark = Benchmark.parse(text, where="own", base=digits.base)
-    options = Options(models=("ViT-B-16",), methods=("energy", "optfs-e"), limit=30, resamples=5, progress=False)
-    results = run(benchmark, options)
+    options = BenchOptions(models=("ViT-B-16",), methods=("energy", "optfs-e"), limit=30, resamples=5, progress=False)
+    results = run_benchmark(benchmark, options)
     said = results.provenance["settings"]
     assert (said["settings"], said["id_set"]) == ("authors-code", "cifar10")
     assert "norm=1000.0" in results.provenance["methods"]["optfs-e"]
-    (table,) = tables_of(results, "model", paper=True)
+    (table,) = make_named_tables(results, "model", paper=True)
     assert "ViT-B-16 (paper)" in table.groups
     assert any(note.startswith("Settings: those of the authors' code for cifar10") for note in table.notes)
-    assert payload(results)["paper"] is not None
-    other, chosen = again(results)
+    other, chosen = restore_benchmark(results)
     assert (other.settings, other.of_paper) == ("authors-code", "cifar10")
-    assert agreement(results, run(other, replace(chosen, progress=False))).same
+    assert compare_runs(results, run_benchmark(other, replace(chosen, progress=False))).same
 
 
 @pytest.mark.timeout(60)

@@ -18,8 +18,8 @@ from commands import call
 from dataset_files import archive, svhn_file
 from oodshape.benchmark.spec import Benchmark
 from oodshape.images.datasets import download_sources as sources
-from oodshape.images.datasets.catalog import CATALOG, open_source, status
-from oodshape.images.datasets.download_sources import all_sources
+from oodshape.images.datasets.catalog import CATALOG, list_status, open_dataset
+from oodshape.images.datasets.download_sources import list_sources
 from oodshape.networks.model_names import KNOWN
 from oodshape.networks.zoo import MODELS
 from web_server import Offer, Server, serving
@@ -36,14 +36,14 @@ def test_every_set_and_every_network_has_a_source_or_a_reason() -> None:
                 assert any(place.startswith(wanted) or place == "." for place in beside), (entry.name, source.to)
     assert KNOWN.keys() == MODELS.keys()
     networks = {name for name in KNOWN if not name.startswith("digits-")}
-    assert {name for name, (first, *_) in all_sources().items() if first.folder == "weights"} == networks
+    assert {name for name, (first, *_) in list_sources().items() if first.folder == "weights"} == networks
     used = {name for sets in CATALOG.values() for _, entry in sets for name in entry.source_names}
-    assert used | networks == all_sources().keys()
+    assert used | networks == list_sources().keys()
 
 
-@pytest.mark.parametrize("name", all_sources())
+@pytest.mark.parametrize("name", list_sources())
 def test_a_row_of_the_table_is_well_formed(name: str) -> None:
-    for source in all_sources()[name]:
+    for source in list_sources()[name]:
         assert source.addresses
         assert source.licence
         assert all(re.match(r"https?://[\w.-]+/", address) for address in source.addresses)
@@ -80,7 +80,7 @@ def test_blocks_have_whole_addresses_and_say_what_is_there(tmp_path: Path) -> No
     shown = call("data", "cifar10", "--data", ".", cwd=tmp_path).stdout
     assert "CIFAR-10 (test): found, 3 images of 10,000\n" in shown
     assert "SVHN (far): damaged" in shown
-    for source in (*all_sources()["places365"], *all_sources()["isun"]):
+    for source in (*list_sources()["places365"], *list_sources()["isun"]):
         assert all(f"\n  {address}\n" in shown for address in source.addresses)
     assert all(len(line) <= 80 or re.match(r"  (https?:|->)", line) for line in shown.splitlines())
 
@@ -108,7 +108,7 @@ def published(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Serve
     monkeypatch.delenv("OODSHAPE_OFFLINE", raising=False)
     with serving() as server:
         table = {}
-        for name, rows in all_sources().items():
+        for name, rows in list_sources().items():
             content = contents.get(name)
             if content is None:
                 table[name] = rows
@@ -126,8 +126,8 @@ def published(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Serve
                 ),
             )
         for module in ("oodshape.cli.data", "oodshape.images.datasets.catalog"):
-            monkeypatch.setattr(f"{module}.all_sources", lambda: table)
-        monkeypatch.setattr(sources, "all_sources", lambda: table)
+            monkeypatch.setattr(f"{module}.list_sources", lambda: table)
+        monkeypatch.setattr(sources, "list_sources", lambda: table)
         yield server
 
 
@@ -144,9 +144,9 @@ def test_one_command_gets_a_benchmark_and_a_second_one_does_nothing(published: S
     assert "train_mixer_nano.py" in done.stdout
     assert len(published.asked) == 10
     data = tmp_path / "data"
-    assert {row.state for row in status(data, "cifar10")} == {"found"}
-    assert len(open_source("catalog:cifar10/train", tmp_path, data)) == 100
-    assert len(open_source("catalog:cifar10/Places365", tmp_path, data)) == 10
+    assert {row.state for row in list_status(data, "cifar10")} == {"found"}
+    assert len(open_dataset("catalog:cifar10/train", tmp_path, data)) == 100
+    assert len(open_dataset("catalog:cifar10/Places365", tmp_path, data)) == 10
     assert (tmp_path / "weights" / "cifar10-densenet101.pth").read_bytes() == b"weights"
     again = call("data", "get", "cifar10", "--data", "data", cwd=tmp_path)
     assert (again.returncode, again.stdout) == (0, "nothing to download: all files are there\n")
@@ -196,7 +196,7 @@ def test_bench_downloads_what_it_needs(published: Server, tmp_path: Path, monkey
         ran.append(made)
         raise Ran
 
-    monkeypatch.setattr("oodshape.report.benchmark_files.run_benchmark", run)
+    monkeypatch.setattr("oodshape.report.benchmark_files.write_benchmark", run)
     places = ("--data", "data", "--weights", "weights", "--models", "DenseNet101")
     asked = call("bench", "cifar10", *places, "--download", cwd=tmp_path)  # no terminal that could answer
     assert (asked.returncode, published.asked, ran) == (2, [], [])

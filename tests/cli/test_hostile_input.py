@@ -21,8 +21,8 @@ from safetensors.numpy import load, save
 from commands import GUARD, MODEL, call
 from folders_of_digits import write_digits
 from oodshape import Guard, InputError
-from oodshape.benchmark.plan import Options
-from oodshape.benchmark.run import run
+from oodshape.benchmark.plan import BenchOptions
+from oodshape.benchmark.run import run_benchmark
 from oodshape.benchmark.spec import Benchmark
 from oodshape.cli.all_commands import app
 from oodshape.core import files
@@ -133,14 +133,14 @@ def test_code_that_a_benchmark_names_needs_trust(tmp_path: Path, monkeypatch: py
         '[[models]]\nname = "code_in_toml:make"\n'
     )
     marker = tmp_path / "CODE_RAN"
-    bench = ("bench", "own.toml", "--methods", "msp", "--samples", "0", "--quiet", "--cache", "none", *FEW)
+    bench = ("bench", "own.toml", "--methods", "msp", "--quiet", "--cache", "none", *FEW)
     for words in (bench, ("study", "shaping", "--benchmark", "own.toml", "--cache", "none", *FEW)):
         done = call(*words, cwd=tmp_path)
         assert done.returncode == 2
         assert done.stderr.startswith("error: the benchmark 'own' names code to run: 'code_in_toml:make'; if you trust")
         assert done.stderr.count("\n") == 1
     with pytest.raises(InputError, match="trust_code=True"):
-        run(Benchmark.load(tmp_path / "own.toml"), Options(limit=20, progress=False))
+        run_benchmark(Benchmark.load(tmp_path / "own.toml"), BenchOptions(limit=20, progress=False))
     assert not marker.exists()
     assert call(*bench, "--out", "out", "--trust-code", cwd=tmp_path).returncode == 0
     assert marker.exists()
@@ -149,7 +149,7 @@ def test_code_that_a_benchmark_names_needs_trust(tmp_path: Path, monkeypatch: py
 def test_code_that_results_name_needs_trust(tmp_path: Path) -> None:
     (tmp_path / "code_in_results.py").write_text(CODE)
     marker = tmp_path / "CODE_RAN"
-    few = ("--models", "ConvNet", "--methods", "msp", "--samples", "0", "--quiet", "--cache", "none", *FEW)
+    few = ("--models", "ConvNet", "--methods", "msp", "--quiet", "--cache", "none", *FEW)
     assert call("bench", "digits", "--out", "out", *few, cwd=tmp_path).returncode == 0
     file = tmp_path / "out" / "results.json"
     results = json.loads(file.read_text())

@@ -20,11 +20,11 @@ pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="pr
 GO = "go"
 SLOW = f"""
 import itertools, os, signal, time
-from oodshape.images.sources import folders
-from oodshape.images.sources import listing
+from oodshape.images.sources import image_files
+from oodshape.images.sources import open_images
 from oodshape.cli import main
-read = folders.open_image
-assert listing.open_image is read
+read = image_files.open_image
+assert open_images.open_image is read
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background task ignores it
 places = itertools.count()
 def slowly(path, **more):
@@ -32,7 +32,7 @@ def slowly(path, **more):
     while late and not os.path.exists({GO!r}):
         time.sleep(0.02)
     return read(path, **more)
-folders.open_image = listing.open_image = slowly
+image_files.open_image = open_images.open_image = slowly
 main()
 """
 

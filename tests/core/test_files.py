@@ -24,9 +24,9 @@ def test_any_kind_says_the_way_out(tmp_path: Path) -> None:
     for kind in files.WAY_OUT:
         if kind != "watch":
             with pytest.raises(InputError, match=f"holds watch, not {kind}; give "):
-                files.load(state, kind)
+                files.load_file(state, kind)
         with pytest.raises(InputError, match="is not an oodshape file, or it is damaged .*; give "):
-            files.load(other, kind)
+            files.load_file(other, kind)
 
 
 DYING = """

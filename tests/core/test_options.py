@@ -34,13 +34,6 @@ def test_type_checkers_see_the_fields_of_each_group(group: str) -> None:
     assert declared == set(getattr(options, f"{group}Keywords").__annotations__)
 
 
-@pytest.mark.parametrize("verb", [*VERBS, "explain", "attach"])
-def test_help_describes_every_keyword(verb: str) -> None:
-    method = getattr(Guard, verb)
-    described = {line.strip().partition(":")[0] for line in inspect.getdoc(method).partition("Args:")[2].splitlines()}
-    assert set(inspect.signature(method).parameters) - {"self", "cls"} <= described
-
-
 def test_a_keyword_that_no_verb_has_is_named_with_the_nearest() -> None:
     @takes_options(ModelOptions, RunOptions)
     def verb(images: str, **keywords: object) -> RunOptions:

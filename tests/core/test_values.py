@@ -11,8 +11,8 @@ pytest.importorskip("torch", reason="needs torch")
 
 from data import features
 from oodshape import METHODS, Detector, InputError, Method
-from oodshape.core.values import Value, decode
-from oodshape.methods.records import import_types
+from oodshape.core.values import Value, decode_value
+from oodshape.methods.records import import_method_types
 from oodshape.methods.shapes.clipping import Clip
 
 HALVED = """
@@ -34,7 +34,7 @@ class Halved(Shape, Shaper):
 @pytest.fixture(autouse=True)
 def known(monkeypatch: pytest.MonkeyPatch) -> None:
     """Types that a test makes are forgotten after it."""
-    import_types()
+    import_method_types()
     monkeypatch.setattr(Value, "known", dict(Value.known))
 
 
@@ -84,7 +84,7 @@ def test_an_unknown_type_says_which_module_to_import(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", [None, 3, ["Clip"], "", ":", "a:", "Clip:Clip", "oodshape.methods:Clip"])
 def test_a_name_that_is_none_is_refused(name: object) -> None:
     with pytest.raises(InputError, match="type"):
-        decode({"type": name, "t": 1.0}, {})
+        decode_value({"type": name, "t": 1.0}, {})
 
 
 def test_two_types_of_the_package_never_share_a_name() -> None:

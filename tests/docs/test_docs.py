@@ -24,7 +24,7 @@ import oodshape.images.datasets.digits
 from axe import violations
 from browser import Opened, bad_layout
 from commands import call
-from oodshape.benchmark.plan import Options
+from oodshape.benchmark.plan import BenchOptions
 from oodshape.benchmark.spec import Benchmark
 from oodshape.cli.all_commands import app
 from oodshape.core.values import Value
@@ -179,7 +179,7 @@ def test_every_method_is_listed_and_measured() -> None:
 
 def test_measurements_are_those_of_this_code() -> None:
     """Digits, ConvNet; else: python scripts/make_docs_figures.py."""
-    (network,) = load_benchmark(Benchmark.load("digits"), Options(models=("ConvNet",), cache=None, progress=False))
+    (network,) = load_benchmark(Benchmark.load("digits"), BenchOptions(models=("ConvNet",), cache=None, progress=False))
     (now,) = maker.measure([network], real=False)
     kept = json.loads((DOCS / "methods" / "measured.json").read_text())[0]
     assert kept["ood"] == now["ood"]
@@ -207,11 +207,11 @@ def test_examples_of_the_builder(module: str) -> None:
 @pytest.fixture
 def kept(monkeypatch: pytest.MonkeyPatch) -> None:
     """The digits and their features once for all pages: every method's snippet begins with them."""
-    monkeypatch.setattr(oodshape.images.datasets.digits, "digits_sets", _sets)
+    monkeypatch.setattr(oodshape.images.datasets.digits, "load_digits_sets", _sets)
     monkeypatch.setattr(Features, "extract", classmethod(_extract))
 
 
-_sets = functools.cache(oodshape.images.datasets.digits.digits_sets)
+_sets = functools.cache(oodshape.images.datasets.digits.load_digits_sets)
 _plain_extract, _features = Features.extract.__func__, {}
 
 

@@ -14,7 +14,7 @@ from torch.utils.data import DataLoader, TensorDataset
 from commands import call
 from oodshape import InputError
 from oodshape.benchmark.spec import Benchmark
-from oodshape.networks.loading import built
+from oodshape.networks.loading import call_builder
 
 ROOT = Path(__file__).parents[2]
 DOCS, README = ROOT / "docs", (ROOT / "README.md").read_text()
@@ -24,15 +24,16 @@ GUIDES = DOCS / "guides"
 def test_the_guides_run_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("OODSHAPE_CACHE", str(tmp_path / "cache"))
+    monkeypatch.syspath_prepend(tmp_path)
     said: dict[str, str] = {}
     for guide in ("tutorial", "guides/fit", "guides/check"):
         text = (DOCS / f"{guide}.md").read_text()
         names: dict[str, object] = {}
         for language, block in re.findall(r"```(\w*)\n(.*?)```", text, flags=re.DOTALL):
             if language == "python":
-                exec(compile(block, guide, "exec"), names)
                 if file := re.match(r"# (\w+\.py)\n", block):  # a block that is a file of the user's
                     (tmp_path / file[1]).write_text(block)
+                exec(compile(block, guide, "exec"), names)
             elif block.startswith("oodshape"):
                 for line in block.replace("\\\n", " ").strip().splitlines():
                     done = call(*shlex.split(line)[1:], cwd=tmp_path)
@@ -124,4 +125,4 @@ def test_toml() -> None:
     benchmark = Benchmark.parse(text, where="results.md", base=Path())
     assert benchmark.models[0].title == "my net"
     with pytest.raises(InputError, match="cannot import 'mypackage.models:guarded_net'"):
-        built(benchmark.models[0].name)
+        call_builder(benchmark.models[0].name)

@@ -19,10 +19,10 @@ import pytest
 from commands import call
 from oodshape import Guard, InputError
 from oodshape.core.options import RunOptions
-from oodshape.engines.ray import Pool, fit_guard, score
-from oodshape.images.datasets.digits import digits_sets
+from oodshape.engines.ray import ActorPool, fit_guard, score
+from oodshape.images.datasets.digits import load_digits_sets
 from oodshape.images.sources.image_set import Subset
-from oodshape.images.sources.listing import image_set
+from oodshape.images.sources.open_images import open_images
 from oodshape.networks.loading import open_model
 
 pytest.importorskip("ray", reason="need Ray (make test-ray)")
@@ -66,8 +66,8 @@ def test_a_fit_on_the_command_line_gives_the_guard_of_one_process(cluster: str, 
     assert_same_scores(*guards, digits / "letters")
 
 
-ONE = Pool(actors=1)
-SMALL = RunOptions(batch_size=4, progress=False)
+ONE = ActorPool(actors=1)
+SMALL, FEW = (RunOptions(batch_size=size, progress=False) for size in (4, 16))
 
 
 def around(images: Any, act: Any) -> Any:
@@ -86,7 +86,7 @@ def around(images: Any, act: Any) -> Any:
 
 
 def test_a_worker_that_is_killed_costs_time_only(cluster: str, tmp_path: Path) -> None:
-    train, held = (Subset(digits_sets()[name], range(200)) for name in ("train", "test"))
+    train, held = (Subset(load_digits_sets()[name], range(200)) for name in ("train", "test"))
     killed, driver = tmp_path / "killed", os.getpid()
 
     def kill(index: int) -> None:
@@ -94,12 +94,11 @@ def test_a_worker_that_is_killed_costs_time_only(cluster: str, tmp_path: Path) -
             killed.touch()
             os.kill(os.getpid(), signal.SIGKILL)
 
-    how: dict[str, Any] = {"calibrate": held, "method": "knn", "progress": False, "batch_size": 16}
-    guard = fit_guard(MODEL, images=around(train, kill), pool=ONE, shards=4, **how)
+    guard, _ = fit_guard(open_model(MODEL), around(train, kill), held, FEW, method="knn", pool=ONE, shards=4)
     assert killed.exists()
-    alone = Guard.fit(MODEL, images=train, **how)
+    alone = Guard.fit(MODEL, images=train, calibrate=held, method="knn", **vars(FEW))
     assert guard.detector.n_train == alone.detector.n_train == 200
-    letters = Subset(digits_sets()["letters"], range(40))
+    letters = Subset(load_digits_sets()["letters"], range(40))
     assert_same_scores(guard, alone, letters)
 
 
@@ -118,7 +117,7 @@ def test_a_killed_driver_resumes_and_a_vanished_file_is_a_row(cluster: str, digi
     done = {path: path.stat().st_mtime_ns for path in folder.glob("*.parquet")}
     assert done, "the driver ended before any shard was scored"
     assert not out.exists(), "the driver ended before it was killed"
-    listing = image_set(str(digits / "test"))
+    listing = open_images(str(digits / "test"))
     gone = Path(listing.files[-1])
     gone.unlink()
     # at once: a worker of the killed driver may still be at a shard
@@ -145,9 +144,9 @@ def test_a_worker_without_memory_is_one_line(cluster: str) -> None:
         resource.setrlimit(resource.RLIMIT_AS, (taken + (1 << 30), resource.RLIM_INFINITY))
         return np.broadcast_to(np.uint8(7), (40_000, 40_000, 3))
 
-    images = around(Subset(digits_sets()["train"], range(200)), large)
+    images = around(Subset(load_digits_sets()["train"], range(200)), large)
     with pytest.raises(InputError, match="^a worker ran out of memory: take fewer actors") as error:
-        fit_guard(MODEL, images=images, method="energy", pool=ONE, shards=1, progress=False)
+        fit_guard(open_model(MODEL), images, run=FEW, method="energy", pool=ONE, shards=1)
     assert "\n" not in str(error.value)
 
 
@@ -168,14 +167,11 @@ def on_node(images: Any, seen: Path, dies: str = "") -> Any:
     return around(images, note)
 
 
-KNN: dict[str, Any] = {"method": "knn", "progress": False, "batch_size": 16}
-
-
 def test_two_nodes_give_the_guard_of_one_process(nodes: Any, tmp_path: Path) -> None:
-    train, held = (Subset(digits_sets()[name], range(200)) for name in ("train", "test"))
+    train, held = (Subset(load_digits_sets()[name], range(200)) for name in ("train", "test"))
     images = on_node(train, tmp_path / "seen")
-    guard = fit_guard(MODEL, images=images, calibrate=held, pool=Pool(actors=2), shards=6, **KNN)
-    alone = Guard.fit(MODEL, images=train, calibrate=held, **KNN)
+    guard, _ = fit_guard(open_model(MODEL), images, held, FEW, method="knn", pool=ActorPool(actors=2), shards=6)
+    alone = Guard.fit(MODEL, images=train, calibrate=held, method="knn", **vars(FEW))
     assert guard.detector.n_train == alone.detector.n_train == 200
     assert_same_scores(guard, alone, held)
     assert len(list((tmp_path / "seen").iterdir())) == 2
@@ -183,7 +179,7 @@ def test_two_nodes_give_the_guard_of_one_process(nodes: Any, tmp_path: Path) -> 
 
 def test_a_node_that_dies_costs_time_only(nodes: Any, third: Any, digits: Path, tmp_path: Path) -> None:
     """It is killed at an image, without a word to the others: its shards are done elsewhere, and no row is lost."""
-    seen, held = tmp_path / "seen", Subset(digits_sets()["test"], range(90))
+    seen, held = tmp_path / "seen", Subset(load_digits_sets()["test"], range(90))
 
     def kill() -> None:
         while not (seen / third.node_id).exists():
@@ -193,7 +189,7 @@ def test_a_node_that_dies_costs_time_only(nodes: Any, third: Any, digits: Path, 
     guard, images = Guard.load(digits / "guard.safetensors"), on_node(held, seen, third.node_id)
     killer = threading.Thread(target=kill)
     killer.start()
-    tally, _ = score(guard, images, open_model(MODEL), tmp_path / "s.csv", SMALL, pool=Pool(actors=3))
+    tally, _ = score(guard, images, open_model(MODEL), tmp_path / "s.csv", SMALL, pool=ActorPool(actors=3))
     killer.join()
     assert (tally.images, tally.unreadable) == (90, 0)
     with (tmp_path / "s.csv").open() as file:
@@ -207,7 +203,7 @@ def test_images_come_from_an_s3_server(nodes: Any, s3: Any, digits: Path, tmp_pa
     s3.create_bucket(Bucket="digits")
     for path in sorted((digits / "letters").iterdir()):
         s3.upload_file(str(path), "digits", f"new/{path.name}")
-    tally, _ = score(guard, "s3://digits/new", open_model(MODEL), tmp_path / "s.csv", SMALL, pool=Pool(actors=2))
+    tally, _ = score(guard, "s3://digits/new", open_model(MODEL), tmp_path / "s.csv", SMALL, pool=ActorPool(actors=2))
     assert (tally.images, tally.unreadable) == (10, 0)
     wanted = list(guard.score(digits / "letters", MODEL, progress=False, batch_size=4))
     assert [row.accepted for row in wanted].count(True) == tally.accepted

@@ -17,14 +17,14 @@ from oodshape import Guard, InputError
 from oodshape.core.options import RunOptions
 from oodshape.engines import actors
 from oodshape.engines.ray import fit_guard
-from oodshape.engines.work import Collector, Job, ShardScorer, merged_parts, unpacked
+from oodshape.engines.workers import Collector, Job, ShardScorer, merged_parts, unpack_part
 from oodshape.features.features import Features
 from oodshape.guard.fit.collect import collect_shard
 from oodshape.guard.fit.parts import Collected
 from oodshape.images.sources.image_set import Subset
-from oodshape.images.sources.listing import image_set
+from oodshape.images.sources.open_images import open_images
 from oodshape.methods.registry import find_method
-from oodshape.networks.loading import open_model, prepared
+from oodshape.networks.loading import open_model, override
 
 MODEL = "zoo:digits-convnet"
 
@@ -33,18 +33,18 @@ MODEL = "zoo:digits-convnet"
 def test_parts_of_workers_add_up_to_that_of_one_process(
     digits: Path, tmp_path: Path, shards: int, one_thread: None
 ) -> None:
-    source, images = open_model(MODEL), image_set(digits / "train")
+    source, images = open_model(MODEL), open_images(digits / "train")
     run = RunOptions(batch_size=16, progress=False)
     collect_shard(source, digits / "train", tmp_path / "whole", method="vim", run=run)
     whole = Collected.load(tmp_path / "whole")
     job = Job.of(source, shards, run)
-    worker = Collector(job, images, find_method("vim"), prepared(source.native), upright=False, hold_out=False)
+    worker = Collector(job, images, find_method("vim"), override(source.native), upright=False, hold_out=False)
     numbers = [*range(2, shards + 1, 2), *range(1, shards + 1, 2)][::-1]
     rows = [worker(number) for number in numbers]
     assert not any(row["lost"] for row in rows)
     parts = [row["part"] for row in rows]
     first = merged_parts(*parts[:-1]) if shards > 1 else None
-    found = unpacked(merged_parts(*([] if first is None else [first]), parts[-1]))
+    found = unpack_part(merged_parts(*([] if first is None else [first]), parts[-1]))
     assert not whole.made.difference(found.made)
     assert whole.rows is not None
     assert found.rows is not None
@@ -65,7 +65,7 @@ def test_a_listed_image_takes_50_bytes(tmp_path: Path) -> None:
     """On the driver, and in the one copy that goes to the workers: 50 MB for a million."""
     (tmp_path / "all.txt").write_text("".join(f"n{row % 1000:08}/{row:08}.JPEG\n" for row in range(50_000)))
     tracemalloc.start()
-    listed = image_set(tmp_path / "all.txt")
+    listed = open_images(tmp_path / "all.txt")
     kept, most = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert (len(listed), listed.names[-1]) == (50_000, "n00000999/00049999.JPEG")
@@ -76,7 +76,7 @@ def test_a_listed_image_takes_50_bytes(tmp_path: Path) -> None:
 def scorer(digits: Path, folder: Path) -> ShardScorer:
     guard = Guard.load(digits / "guard.safetensors")
     return ShardScorer(
-        Job.of(open_model(MODEL), 2, RunOptions(batch_size=8)), guard, image_set(digits / "letters"), folder
+        Job.of(open_model(MODEL), 2, RunOptions(batch_size=8)), guard, open_images(digits / "letters"), folder
     )
 
 
@@ -88,8 +88,6 @@ def test_a_shard_that_is_there_is_not_scored_again(digits: Path, tmp_path: Path)
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (("collect", "--images", ".", "--shard", "1/2"), "the engine ray makes its own shards"),
-        (("collect", "--images", ".", "--cache", "c"), "keeps no features"),
         (("fit", "--parts", "p.safetensors"), "the engine ray takes --images, not --parts"),
         (("score", "--images", ".", "--guard", "guard.safetensors", "--shard", "1/2"), "makes its own shards"),
     ],
@@ -104,14 +102,14 @@ def test_what_the_engine_does_not_do_is_said_in_one_line(words: tuple[str, ...],
 def test_without_ray_one_line_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch, digits: Path) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(InputError, match=r"^the engine ray needs ray: pip install 'oodshape\[ray\]'$"):
-        fit_guard(MODEL, images=digits / "train", method="energy", progress=False)
+        fit_guard(open_model(MODEL), digits / "train", method="energy")
 
 
 def test_too_few_images_are_refused_before_any_is_read(monkeypatch: pytest.MonkeyPatch, digits: Path) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
-    few = Subset(image_set(digits / "train"), range(40))
+    few = Subset(open_images(digits / "train"), range(40))
     with pytest.raises(InputError, match="alpha = 0.05 needs 19 there, so 95 in all, got 40"):
-        fit_guard(MODEL, images=few, method="energy", progress=False)
+        fit_guard(open_model(MODEL), few, method="energy")
 
 
 @pytest.mark.parametrize(
@@ -127,4 +125,4 @@ def test_too_few_images_are_refused_before_any_is_read(monkeypatch: pytest.Monke
     ],
 )
 def test_what_speaks_of_memory_that_is_not_there(said: str, lacking: bool) -> None:
-    assert actors.lacks_memory(said) is lacking
+    assert actors.is_memory_error(said) is lacking

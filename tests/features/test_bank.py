@@ -12,7 +12,7 @@ from data import arrays
 from oodshape import METHODS, Features, InputError
 from oodshape.features import moments as bank
 from oodshape.features.moments import Moments
-from oodshape.features.proxy import crossed_features
+from oodshape.features.proxy import cross_features
 
 NEEDS = frozenset(["bank"])
 SIZE = 25
@@ -97,7 +97,7 @@ def test_identities_survive_slices() -> None:
 
 
 def crossed(z: np.ndarray, head: tuple, size: int = 500, **settings) -> np.ndarray:
-    made = crossed_features(Features.from_arrays(z, head, **settings), size)
+    made = cross_features(Features.from_arrays(z, head, **settings), size)
     return torch.cat([raw for _, raw in made.chunks()]).numpy()
 
 

@@ -21,10 +21,10 @@ from oodshape.core.errors import InputError
 from oodshape.features import extraction as extraction
 from oodshape.features.extraction import PROBED
 from oodshape.images.decode.preprocessing import DIGITS
-from oodshape.images.sources.folders import ImageFolder
+from oodshape.images.sources.image_files import ImageFolder
 from oodshape.images.sources.image_set import ArraySet, Subset
 from oodshape.networks.classifier import Classifier
-from oodshape.networks.zoo.digits_nets import small_net
+from oodshape.networks.zoo.digits_nets import load_small_net
 
 pytestmark = pytest.mark.usefixtures("small_chunks", "one_thread")
 
@@ -104,7 +104,7 @@ def test_a_second_call_runs_two_images_and_writes_nothing(tmp_path: Path) -> Non
 
 def edited(change: Callable[[Tensor], Tensor], layer: str = "head") -> nn.Module:
     """The same weights, modules and names, another forward pass: what goes into a layer, or comes out at the end."""
-    net = small_net("convnet")
+    net = load_small_net("convnet")
     if layer:
         net.get_submodule(layer).register_forward_pre_hook(lambda _, args: change(args[0]))
     else:
@@ -152,7 +152,7 @@ def flatter(net: nn.Module) -> nn.Module:
 
 CHANGES: dict[str, Callable[[], dict[str, Any]]] = {
     "weight": dict,
-    "network": lambda: {"net": flatter(small_net("convnet"))},
+    "network": lambda: {"net": flatter(load_small_net("convnet"))},
     "preprocessing": lambda: {"preprocessing": dataclasses.replace(DIGITS, std=(0.321,))},
     "images": lambda: {"images": digits(seed=1)},
     "labels": lambda: {"images": ArraySet("digits", digits().images)},

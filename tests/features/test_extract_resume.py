@@ -17,7 +17,7 @@ import pytest
 from extraction_tools import CHUNK, Counted, digits, entry, extract, same, write
 from oodshape.core.errors import InputError
 from oodshape.features import extraction as extraction
-from oodshape.features.disk_cache import Entry
+from oodshape.features.disk_cache import CacheEntry
 from oodshape.features.extraction import PROBED
 
 pytestmark = pytest.mark.usefixtures("small_chunks", "one_thread")
@@ -26,15 +26,15 @@ SCRIPT = """
 import hashlib, sys, time, torch
 from oodshape import Features
 from oodshape.features import extraction as extract
-from oodshape.images.sources.folders import ImageFolder
+from oodshape.images.sources.image_files import ImageFolder
 from oodshape.networks.classifier import Classifier
 from oodshape.images.decode.preprocessing import DIGITS
-from oodshape.networks.zoo.digits_nets import small_net
+from oodshape.networks.zoo.digits_nets import load_small_net
 
 torch.set_num_threads(1)
 extract.CHUNK = 16
 images, cache, pause, workers = sys.argv[1:]
-net, count = small_net("convnet"), 0
+net, count = load_small_net("convnet"), 0
 
 def slow(net, args):
     global count
@@ -128,9 +128,9 @@ VALUES = np.random.default_rng(0).normal(size=(40, 6)).astype(np.float32)
 CLASSES = np.arange(40) % 4
 
 
-def filled(folder: Path, rows: int = 40) -> Entry:
+def filled(folder: Path, rows: int = 40) -> CacheEntry:
     folder.mkdir(exist_ok=True)
-    entry = Entry(folder, VALUES.shape, 4, "float32")  # type: ignore[arg-type]
+    entry = CacheEntry(folder, VALUES.shape, 4, "float32")  # type: ignore[arg-type]
     for first in range(0, rows, 10):
         entry.put(first, VALUES[first : first + 10], CLASSES[first : first + 10])
     if rows == 40:

@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from oodshape import METHODS, Features, Moments, auroc
-from oodshape.features.running_sums import TEMPERATURES, Statistic
+from oodshape.features.statistic import TEMPERATURES, Statistic
 from oodshape.features.sum_kernels import Scatter
-from oodshape.features.sums import Sums, add_present
+from oodshape.features.training_sums import Sums, add_if_present
 
 
 def rows(n: int, width: int, seed: int = 0) -> torch.Tensor:
@@ -82,6 +82,14 @@ def test_a_scatter_is_that_around_the_mean(offset: float) -> None:
     np.testing.assert_allclose(sums, z.double().sum(dim=0), rtol=1e-7)
 
 
+def test_scatters_of_parts_are_those_of_the_whole() -> None:
+    data, needs = wide(301), frozenset(["scatter", "unit_scatter"])
+    other = data[200:].with_head(wide(1, classes=3).head)
+    data.add_scatters(needs, data[:200], other)
+    for name, wanted in Moments.of(wide(301), needs).parts.items():
+        np.testing.assert_allclose(data.moments(needs).parts[name], wanted, rtol=1e-5, atol=1e-5 * np.abs(wanted).max())
+
+
 def test_one_image_more_changes_no_score() -> None:
     """Products in float32 from ten images for each feature on took ViM from an AUROC of 86.9 to 47.8."""
     rng, width = np.random.default_rng(0), 512
@@ -149,7 +157,7 @@ def test_parts_in_any_order_add_up_to_1e_12(whole: Features, parts: int) -> None
     wanted = Sums.of(whole, NAMES)
     pieces = [Sums.of(whole[rows], NAMES) for rows in np.array_split(np.arange(IMAGES), parts)]
     for order in (pieces, pieces[::-1], pieces[1::2] + pieces[::2]):
-        found = add_present(*order)
+        found = add_if_present(*order)
         assert found is not None
         assert max(apart(found.held, wanted.held).values()) < 1e-12
         np.testing.assert_array_equal(found.stats.counts, wanted.stats.counts)

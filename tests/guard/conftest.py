@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from folders_of_digits import write_digits
 from oodshape import METHODS, Classifier, Detector, Features, Guard
-from oodshape.images.datasets.digits import digits_sets
+from oodshape.images.datasets.digits import load_digits_sets
 from oodshape.methods.fit_all import fit_all
 from oodshape.networks.zoo import MODELS, build
 
@@ -35,14 +35,14 @@ def net() -> nn.Module:
 
 @pytest.fixture(scope="session")
 def images() -> Tensor:
-    sets = digits_sets()
+    sets = load_digits_sets()
     parts = [sets["test"][i] for i in range(40)] + [sets["photos"][i] for i in range(24)]
     return DIGITS.batch(parts)
 
 
 @pytest.fixture(scope="session")
 def train(net: nn.Module) -> Features:
-    pictures = digits_sets()["train"]
+    pictures = load_digits_sets()["train"]
     outputs = Classifier(net)(DIGITS.batch(pictures[i] for i in range(0, len(pictures), 2)))
     return Features.from_arrays(outputs.features.numpy(), outputs.head)
 

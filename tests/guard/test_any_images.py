@@ -15,9 +15,9 @@ from torch.utils.data import DataLoader
 
 from commands import call
 from oodshape import Classifier, Features, Guard, InputError
-from oodshape.images.datasets.digits import digits_sets
+from oodshape.images.datasets.digits import load_digits_sets
 from oodshape.images.decode.preprocessing import DIGITS
-from oodshape.images.sources.listing import image_set, in_column
+from oodshape.images.sources.open_images import in_column, open_images
 from oodshape.networks.zoo import build
 
 MODEL = "zoo:digits-convnet"
@@ -43,12 +43,12 @@ class Digits:
 
 def pixels(folder: Path) -> NDArray[np.uint8]:
     """The images of a folder, in its order, as one gray array."""
-    images = image_set(folder)
+    images = open_images(folder)
     return np.stack([np.asarray(images[row])[:, :, 0] for row in range(len(images))])
 
 
 def data_set(folder: Path, prepared: bool = False) -> Digits:
-    return Digits(pixels(folder), image_set(folder).labels, prepared)
+    return Digits(pixels(folder), open_images(folder).labels, prepared)
 
 
 def same(guard: Guard, other: Guard) -> None:
@@ -89,7 +89,7 @@ def test_a_data_loader_with_prepared_tensors(guard: Guard, digits: Path) -> None
 
 def test_features_of_every_kind(digits: Path) -> None:
     classifier = Classifier(build("digits-convnet"))
-    forms = (digits / "val", image_set(digits / "val"), pixels(digits / "val")[..., None], data_set(digits / "val"))
+    forms = (digits / "val", open_images(digits / "val"), pixels(digits / "val")[..., None], data_set(digits / "val"))
     wanted, *others = (Features.extract(classifier, form, DIGITS, progress=False) for form in forms)
     others += [Features.extract(classifier, data_set(digits / "val", prepared=True), prepared=True, progress=False)]
     for found in others:
@@ -106,8 +106,8 @@ def test_copies_among_the_calibration_images_are_refused(digits: Path, tmp_path:
             InputError, match="1 of the 151 calibration images are training images too, such as image 0"
         ):
             fitted(images, np.concatenate([train[7:8], val]))
-    renamed = [*image_set(digits / "val").files, tmp_path / "other.png"]
-    renamed[-1].write_bytes(Path(image_set(digits / "train").files[3]).read_bytes())
+    renamed = [*open_images(digits / "val").files, tmp_path / "other.png"]
+    renamed[-1].write_bytes(Path(open_images(digits / "train").files[3]).read_bytes())
     with pytest.raises(InputError, match=r"1 of the 151 calibration images .* such as .*other\.png"):
         fitted(digits / "train", renamed)
     tensors = torch.stack([DIGITS(image[..., 0]) for image in train[:100]])
@@ -123,7 +123,7 @@ def test_a_guard_of_tensors_says_what_it_does_not_know(digits: Path, tmp_path: P
     with pytest.raises(InputError, match=r"fitted on prepared tensors .* prepared=True, or fit it with preprocessing"):
         made.score(digits / "test", MODEL)
     said = fitted(data_set(digits / "train", prepared=True), None, prepared=True, preprocessing=DIGITS)
-    assert len(list(said.score(image_set(digits / "test").files[:3], MODEL))) == 3
+    assert len(list(said.score(open_images(digits / "test").files[:3], MODEL))) == 3
 
 
 @pytest.mark.parametrize(
@@ -145,7 +145,7 @@ def test_what_are_no_batches_is_refused(given: Any, more: dict[str, Any], messag
 
 
 def test_batches_with_labels_of_every_form() -> None:
-    held = digits_sets()["test"]
+    held = load_digits_sets()["test"]
     images, labels = DIGITS.batch(held.images[:20]), torch.from_numpy(held.labels[:20].copy())
     classifier = Classifier(build("digits-convnet"))
     for batch in ((images, labels), [images, labels], {"pixel_values": images, "label": labels}):
@@ -163,8 +163,8 @@ def stores(digits: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The training and the test images as tar files and as Parquet files."""
     root = tmp_path_factory.mktemp("stores")
     for name in ("train", "test"):
-        files = image_set(digits / name).files
-        table = {"picture": [Path(file).read_bytes() for file in files], "label": image_set(digits / name).labels}
+        files = open_images(digits / name).files
+        table = {"picture": [Path(file).read_bytes() for file in files], "label": open_images(digits / name).labels}
         pq.write_table(pa.table(table), root / f"{name}.parquet", row_group_size=70)
         for number in range(2):
             with tarfile.open(root / f"{name}-{number}.tar", "w") as tar:

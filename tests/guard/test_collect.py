@@ -12,10 +12,10 @@ from oodshape import Guard, InputError
 from oodshape.core.options import RunOptions
 from oodshape.features.features import Features
 from oodshape.guard.fit import parts as module
-from oodshape.guard.fit.collect import collected, joined_parts
+from oodshape.guard.fit.collect import collect_part, join_part_files
 from oodshape.guard.fit.extractor import Extractor
 from oodshape.guard.fit.parts import Collected
-from oodshape.images.datasets.digits import digits_sets
+from oodshape.images.datasets.digits import load_digits_sets
 from oodshape.images.sources.image_set import ArraySet, Shard, Subset, order_shards
 from oodshape.methods.registry import find_method
 from oodshape.networks.loading import open_model
@@ -24,7 +24,7 @@ from oodshape.networks.zoo import MODELS
 MODEL = "zoo:digits-convnet"
 DIGITS = MODELS["digits-convnet"].native
 BATCH = 16
-TRAIN = Subset(digits_sets()["train"], range(0, 866, 3))  # 289 images
+TRAIN = Subset(load_digits_sets()["train"], range(0, 866, 3))  # 289 images
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +40,9 @@ def write(folder: Path, source: Any, shards: int, images: Any = None, method: st
     """The parts of the training digits, in files."""
     paths = []
     for number in range(1, shards + 1):
-        found = collected(extractor(source), images or TRAIN, find_method(method), shard=Shard(number, shards), **how)
+        found = collect_part(
+            extractor(source), images or TRAIN, find_method(method), shard=Shard(number, shards), **how
+        )
         paths.append(folder / f"part-{number:02}-of-{shards}.safetensors")
         found.save(paths[-1], source.classifier.head)
     return paths
@@ -55,7 +57,7 @@ def test_a_guard_of_parts_scores_as_that_of_the_whole(
 ) -> None:
     """Parts of at most `few` images are kept as rows, larger ones as sums."""
     monkeypatch.setattr(module, "FEW", few)
-    sets = digits_sets()
+    sets = load_digits_sets()
     given = {"calibrate": sets["test"] if calibrate else None, "method": method, "progress": False}
     given |= {"batch_size": BATCH, "preprocessing": DIGITS}
     whole = Guard.fit(source, images=TRAIN, **given)
@@ -75,11 +77,11 @@ def test_a_guard_of_parts_scores_as_that_of_the_whole(
 def test_training_images_cannot_calibrate_a_guard_of_their_parts(
     source: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    paths, test = write(tmp_path, source, 2, method="msp"), digits_sets()["test"]
+    paths, test = write(tmp_path, source, 2, method="msp"), load_digits_sets()["test"]
     given: dict[str, Any] = {"parts": paths, "method": "msp", "progress": False}
     with pytest.raises(InputError, match="^289 of the 289 calibration images are training images too"):
         Guard.fit(source, calibrate=TRAIN, **given)
-    for name in ("images.overlap", "guard.fit.split"):
+    for name in ("images.duplicates", "guard.fit.split"):
         monkeypatch.setattr(f"oodshape.{name}.SKETCH", 32)
     with pytest.raises(InputError, match="^at least 32 of the 289 calibration images are training images too"):
         Guard.fit(source, calibrate=TRAIN, **given)
@@ -89,24 +91,24 @@ def test_training_images_cannot_calibrate_a_guard_of_their_parts(
 
 def test_parts_that_do_not_belong_together_are_named(source: Any, tmp_path: Path) -> None:
     three = write(tmp_path, source, 3, method="msp")
-    other = write(tmp_path / ".", source, 1, ArraySet("o", digits_sets()["letters"].images), "msp")[0]
+    other = write(tmp_path / ".", source, 1, ArraySet("o", load_digits_sets()["letters"].images), "msp")[0]
     with pytest.raises(
         InputError, match=r"part-01-of-1.safetensors does not belong to .*: it has another list of images"
     ):
-        joined_parts([three[0], other])
+        join_part_files([three[0], other])
     net = open_model("zoo:digits-vit")
-    found = collected(
+    found = collect_part(
         Extractor(net.classifier, DIGITS, False, RunOptions(batch_size=BATCH, progress=False)),
         TRAIN,
         find_method("msp"),
     )
     found.save(tmp_path / "vit.safetensors", net.classifier.head)
     with pytest.raises(InputError, match=r"vit.safetensors does not belong to .*: it has another network"):
-        joined_parts([three[0], tmp_path / "vit.safetensors"])
+        join_part_files([three[0], tmp_path / "vit.safetensors"])
     with pytest.raises(InputError, match="vit.safetensors is of the network .*, but got"):
-        Guard.fit(source, parts=[tmp_path / "vit.safetensors"], calibrate=digits_sets()["test"], progress=False)
+        Guard.fit(source, parts=[tmp_path / "vit.safetensors"], calibrate=load_digits_sets()["test"], progress=False)
     with pytest.raises(InputError, match="were not collected: collect for this method"):
-        Guard.fit(source, parts=three, calibrate=digits_sets()["test"], method="auto", progress=False)
+        Guard.fit(source, parts=three, calibrate=load_digits_sets()["test"], method="auto", progress=False)
 
 
 def test_more_shards_than_batches_and_unreadable_images(source: Any, tmp_path: Path) -> None:
@@ -116,8 +118,8 @@ def test_more_shards_than_batches_and_unreadable_images(source: Any, tmp_path: P
                 raise InputError(f"image {index} is broken")
             return super().__getitem__(index)
 
-    few = Holed("few", digits_sets()["train"].images[:64], digits_sets()["train"].labels[:64])
-    found = joined_parts(write(tmp_path, source, 16, few, "msp"))
+    few = Holed("few", load_digits_sets()["train"].images[:64], load_digits_sets()["train"].labels[:64])
+    found = join_part_files(write(tmp_path, source, 16, few, "msp"))
     assert isinstance(found.rows, Features)
     assert (len(found.rows), found.lost) == (47, 17)
     assert "image 3 is broken" in found.reasons

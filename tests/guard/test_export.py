@@ -210,7 +210,7 @@ def test_stored_edges_are_compared_in_the_runtime(grid: bool) -> None:
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = write_digits(tmp_path_factory.mktemp("export"))
-    words = ("--images", "train", "--calibrate", "val", "--exportable", "--per-class", "--cache", "none")
+    words = ("--images", "train", "--calibrate", "val", "--per-class", "--cache", "none")
     assert call("fit", *MODEL, *words, "--out", "guard.safetensors", cwd=root).returncode == 0
     return root
 

@@ -16,11 +16,11 @@ from PIL import Image
 from torch import Tensor
 
 from oodshape import METHODS, Classifier, Features, Guard, InputError, Preprocessing
-from oodshape.core.files import read_names
 from oodshape.guard.describe import NO_GUARANTEE
-from oodshape.images.datasets.digits import digits_sets
+from oodshape.images.datasets.digits import load_digits_sets
 from oodshape.images.decode.preprocessing import DIGITS
-from oodshape.images.sources.listing import image_set
+from oodshape.images.sources.open_images import open_images
+from oodshape.networks.model_names import read_class_names
 from oodshape.networks.zoo import build
 
 MODEL = "zoo:digits-convnet"
@@ -28,15 +28,15 @@ MODEL = "zoo:digits-convnet"
 
 def test_it_is_what_the_pieces_give(guard: Guard, digits: Path) -> None:
     classifier = Classifier(build("digits-convnet"))
-    train, held = (Features.extract(classifier, image_set(digits / part), DIGITS) for part in ("train", "val"))
+    train, held = (Features.extract(classifier, open_images(digits / part), DIGITS) for part in ("train", "val"))
     detector = METHODS["optfs-e"].fit(train).calibrate(held, 0.05)
     assert guard.detector == detector
     assert guard.about.classes == tuple(f"digit {i}" for i in range(8))
     assert guard.about.preprocessing == DIGITS
     rows = list(guard.score(digits / "test", model=MODEL, batch_size=64))
-    test = Features.extract(classifier, image_set(digits / "test"), DIGITS)
+    test = Features.extract(classifier, open_images(digits / "test"), DIGITS)
     decision = detector.decide(test)
-    assert [row.path for row in rows] == image_set(digits / "test").files
+    assert [row.path for row in rows] == open_images(digits / "test").files
     assert [row.label for row in rows] == [f"digit {label}" for label in decision.classes.tolist()]
     np.testing.assert_allclose([row.score for row in rows], decision.scores.numpy(), rtol=1e-5)
     np.testing.assert_allclose([row.p_value for row in rows], decision.p_values.numpy(), atol=0.02)
@@ -44,7 +44,7 @@ def test_it_is_what_the_pieces_give(guard: Guard, digits: Path) -> None:
 
 
 def test_too_few_images_say_how_many_are_needed(digits: Path) -> None:
-    files = image_set(digits / "val").files
+    files = open_images(digits / "val").files
     with pytest.raises(InputError, match="alpha = 0.05 needs at least 19 held-out images, got 18"):
         Guard.fit(MODEL, images=digits / "train", calibrate=files[:18])
     with pytest.raises(InputError, match=r"needs 19 there, so 95 in all, got 50"):
@@ -54,9 +54,9 @@ def test_too_few_images_say_how_many_are_needed(digits: Path) -> None:
 
 
 def test_images_that_cannot_be_read_are_left_out_of_the_fit(digits: Path, tmp_path: Path) -> None:
-    good = image_set(digits / "train").files
+    good = open_images(digits / "train").files
     (tmp_path / "broken.png").write_bytes(b"no image")
-    held = image_set(digits / "val").files
+    held = open_images(digits / "val").files
     lists = {"images": [str(tmp_path / "broken.png"), *good], "calibrate": [*held, str(tmp_path / "missing.png")]}
     for cache in (None, tmp_path / "cache"):
         with warnings.catch_warnings(record=True) as caught:
@@ -174,7 +174,7 @@ def test_score_refuses_when_it_is_called(guard: Guard, digits: Path) -> None:
 @pytest.fixture(scope="module")
 def fresh(digits: Path) -> Features:
     """The features of images that the guard has never seen."""
-    return Features.extract(Classifier(build("digits-convnet")), image_set(digits / "test"), DIGITS)
+    return Features.extract(Classifier(build("digits-convnet")), open_images(digits / "test"), DIGITS)
 
 
 @pytest.mark.parametrize("per_class", [False, True])
@@ -247,7 +247,7 @@ def test_a_network_that_was_never_trained_is_a_warning(digits: Path) -> None:
 @pytest.mark.parametrize("prepared", [False, True])
 def test_images_that_selected_methods_set_no_threshold(digits: Path, prepared: bool) -> None:
     """`auto` selects by half of the calibration images: the same images again would void the guarantee."""
-    images = digits_sets()
+    images = load_digits_sets()
     way: dict[str, Any] = {"prepared": True} if prepared else {}
     train, val, other = (
         torch.from_numpy(each[:, None] / np.float32(16)) if prepared else each[..., None]
@@ -272,4 +272,4 @@ def test_class_names_are_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "names.txt")
     for path in (tmp_path / "names.txt", Path("/dev/zero")):
         with pytest.raises(InputError, match="cannot read the class names"):
-            read_names(path)
+            read_class_names(path)

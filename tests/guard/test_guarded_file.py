@@ -13,8 +13,8 @@ import PIL.Image
 import pytest
 
 from oodshape import Guard, GuardedFile, InputError, Preprocessing
-from oodshape.guard.export.onnx_file import DATA_LOCATION, EXTERNAL_DATA, FUNCTIONS, HEX, MESSAGES, START, seal
-from oodshape.images.datasets.digits import digits_sets
+from oodshape.guard.export.edit_onnx import DATA_LOCATION, EXTERNAL_DATA, FUNCTIONS, HEX, MESSAGES, START, add_checksum
+from oodshape.images.datasets.digits import load_digits_sets
 from oodshape.images.decode.read import read_image
 
 for library in ("onnx", "onnxscript", "onnxruntime"):
@@ -82,7 +82,7 @@ def test_what_is_no_guarded_file(exported: Path, tmp_path: Path) -> None:
     (tmp_path / "text.onnx").write_text("no graph")
     with pytest.raises(InputError, match="has no checksum of oodshape at its end"):
         GuardedFile(tmp_path / "text.onnx")
-    (tmp_path / "zeros.onnx").write_bytes(seal(bytes(500)))
+    (tmp_path / "zeros.onnx").write_bytes(add_checksum(bytes(500)))
     with pytest.raises(InputError, match="is no ONNX file, or a damaged one"):
         GuardedFile(tmp_path / "zeros.onnx")
     buffer = BytesIO()
@@ -141,7 +141,7 @@ def test_metadata_that_export_cannot_have_written_is_refused(
     known = {each.key: each.value for each in model.metadata_props} | {key: value}
     del model.metadata_props[:]
     onnx.helper.set_model_props(model, {name: text for name, text in known.items() if text is not None})
-    (tmp_path / "forged.onnx").write_bytes(seal(model.SerializeToString()))
+    (tmp_path / "forged.onnx").write_bytes(add_checksum(model.SerializeToString()))
     with pytest.raises(InputError, match=message) as error:
         GuardedFile(tmp_path / "forged.onnx")
     assert "forged.onnx" in str(error.value)
@@ -165,7 +165,7 @@ def test_data_in_other_files_is_refused(place: str, exported: Path, tmp_path: Pa
     else:
         inner = onnx.helper.make_graph([constant], "inner", [], [])
         model.graph.node.append(onnx.helper.make_node("If", ["x"], ["y"], then_branch=inner, else_branch=inner))
-    (tmp_path / "forged.onnx").write_bytes(seal(model.SerializeToString()))
+    (tmp_path / "forged.onnx").write_bytes(add_checksum(model.SerializeToString()))
     with pytest.raises(InputError, match="refers to data in another file, which is not read|has local functions"):
         GuardedFile(tmp_path / "forged.onnx")
 
@@ -197,7 +197,7 @@ def test_every_message_with_a_tensor_is_looked_into() -> None:
 
 def test_metadata_that_is_no_text_is_an_error(exported: Path, tmp_path: Path) -> None:
     model = exported.read_bytes()[: -len(START) - HEX].replace(b"optfs-e", b"optfs\xe3(")
-    (tmp_path / "forged.onnx").write_bytes(seal(model))
+    (tmp_path / "forged.onnx").write_bytes(add_checksum(model))
     with pytest.raises(InputError, match=r"is damaged \(UnicodeDecodeError"):
         GuardedFile(tmp_path / "forged.onnx")
 
@@ -208,7 +208,7 @@ def test_two_values_of_one_metadata_key_are_refused(exported: Path, tmp_path: Pa
 
     model = onnx.load(exported)
     model.metadata_props.add(key="method", value="another")
-    (tmp_path / "forged.onnx").write_bytes(seal(model.SerializeToString()))
+    (tmp_path / "forged.onnx").write_bytes(add_checksum(model.SerializeToString()))
     with pytest.raises(InputError, match="its metadata has two values of one key"):
         GuardedFile(tmp_path / "forged.onnx")
 
@@ -224,7 +224,7 @@ def test_the_names_of_nodes_do_not_reach_the_terminal(
     made.output[list(made.output).index("score")] = "first"
     model.graph.initializer.append(onnx.helper.make_tensor("shape", onnx.TensorProto.INT64, [1], [7]))
     model.graph.node.append(onnx.helper.make_node("Reshape", ["first", "shape"], ["score"], name="\x1b[2Jnode"))
-    (tmp_path / "forged.onnx").write_bytes(seal(model.SerializeToString()))
+    (tmp_path / "forged.onnx").write_bytes(add_checksum(model.SerializeToString()))
     with pytest.raises(InputError, match=r"the graph of .* fails") as error:
         GuardedFile(tmp_path / "forged.onnx")(min((digits / "test").iterdir()))
     assert "\\x1b[2Jnode" in str(error.value)
@@ -240,7 +240,7 @@ def test_a_graph_that_gives_something_else_is_an_error(exported: Path, digits: P
     made.output[list(made.output).index("score")] = "first"
     model.graph.node.append(onnx.helper.make_node("Concat", ["first", "first"], ["score"], axis=0))
     score.type.tensor_type.shape.dim[0].dim_param = "twice"
-    (tmp_path / "forged.onnx").write_bytes(seal(model.SerializeToString()))
+    (tmp_path / "forged.onnx").write_bytes(add_checksum(model.SerializeToString()))
     with pytest.raises(InputError, match=r"gives float32\[2\], not float32\[1\]|the graph of .* fails"):
         GuardedFile(tmp_path / "forged.onnx")(min((digits / "test").iterdir()))
 
@@ -251,7 +251,7 @@ def test_turned_images_are_seen_as_score_sees_them(guard: Guard, digits: Path, t
     for turn, file in enumerate(files):
         exif = PIL.Image.Exif()
         exif[0x0112] = turn
-        PIL.Image.fromarray(digits_sets()["test"].images[7 * turn]).save(file, exif=exif)
+        PIL.Image.fromarray(load_digits_sets()["test"].images[7 * turn]).save(file, exif=exif)
     upright = Guard(guard.detector, replace(guard.about, upright=True))
     upright.export(tmp_path / "guarded.onnx", MODEL, images=digits / "val")
     wanted = [row.score for row in upright.score(files, MODEL)]

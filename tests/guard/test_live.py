@@ -16,18 +16,18 @@ from torch import nn
 
 from oodshape import METHODS, Classifier, Features, Guard, InputError, Live, Verdict
 from oodshape.guard.fitted import About
-from oodshape.images.datasets.digits import digits_sets
+from oodshape.images.datasets.digits import load_digits_sets
 from oodshape.images.decode.preprocessing import DIGITS
 from oodshape.methods.detector import Method
 from oodshape.methods.perturb.odin import Odin
 from oodshape.networks.zoo import build
 
-PICTURES = digits_sets()["test"].images
+PICTURES = load_digits_sets()["test"].images
 
 
 def guard_of(net: nn.Module, method: str | Method = "optfs-e", precision: str = "float32", **more: Any) -> Guard:
     """A guard from one batch of digits, without a fit's folders."""
-    train = digits_sets()["train"]
+    train = load_digits_sets()["train"]
     classifier = Classifier(net, precision=precision)
     outputs = classifier(DIGITS.batch(train.images[::4]))
     features = Features.from_arrays(outputs.features, outputs.head)

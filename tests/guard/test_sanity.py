@@ -14,9 +14,9 @@ from data import arrays, features
 from oodshape import Auto, Classifier, Features, Guard, Method
 from oodshape.features.proxy import proxy_features
 from oodshape.guard.describe import facts, lines
-from oodshape.guard.fit.sanity import image_batches, tensor_batches
+from oodshape.guard.fit.sanity import sanity_images, sanity_tensors
 from oodshape.guard.fit.split import split_held_out
-from oodshape.images.datasets.synthetic import constant_images, lattice_images, noise_images
+from oodshape.images.datasets.synthetic import draw_constants, draw_lattice, draw_noise
 from oodshape.images.decode.preprocessing import DIGITS
 from oodshape.metrics.conformal import images_needed
 from oodshape.networks.zoo import build
@@ -30,21 +30,21 @@ def energy(digits: Path) -> Guard:
 
 
 def test_the_images_are_those_it_says() -> None:
-    noise, constant = noise_images(8, 6, 3), constant_images(8, 6, 3)
+    noise, constant = draw_noise(8, 6, 3), draw_constants(8, 6, 3)
     assert (noise.shape, constant.shape) == ((128, 8, 6, 3), (64, 8, 6, 3))
     assert np.mean((noise[:64] == 0) | (noise[:64] == 255)) > 0.25  # Gaussian noise of so large a spread is clipped
     assert np.mean((noise[64:] == 0) | (noise[64:] == 255)) < 0.02
     assert (constant == constant[:, :1, :1]).all()
     assert (constant[0].max(), constant[1].min()) == (0, 255)
     assert len(np.unique(constant[:, 0, 0], axis=0)) == 64
-    assert np.array_equal(noise, noise_images(8, 6, 3))
+    assert np.array_equal(noise, draw_noise(8, 6, 3))
 
 
 def test_filters_are_fitted_on_other_images() -> None:
     """Neither noise nor colours are those of the check, but for black and white."""
-    other = {image.tobytes() for image in (*noise_images(8, 6, 3, 1), *lattice_images(8, 6, 3))}
-    assert sum(image.tobytes() in other for image in (*noise_images(8, 6, 3), *constant_images(8, 6, 3))) == 2
-    assert (lattice_images(8, 6, 3).shape, lattice_images(8, 6, 5).shape) == ((512, 8, 6, 3), (512, 8, 6, 5))
+    other = {image.tobytes() for image in (*draw_noise(8, 6, 3, 1), *draw_lattice(8, 6, 3))}
+    assert sum(image.tobytes() in other for image in (*draw_noise(8, 6, 3), *draw_constants(8, 6, 3))) == 2
+    assert (draw_lattice(8, 6, 3).shape, draw_lattice(8, 6, 5).shape) == ((512, 8, 6, 3), (512, 8, 6, 5))
 
 
 def test_noise_and_constant_images_follow_the_scrambled_ones(digits: Path) -> None:
@@ -57,7 +57,7 @@ def test_noise_and_constant_images_follow_the_scrambled_ones(digits: Path) -> No
 
 def test_the_rates_are_those_of_the_images_through_the_network(energy: Guard) -> None:
     classifier = Classifier(build("digits-convnet"))
-    accepted = [energy.detector.decide(classifier, batch).accepted.numpy() for batch in image_batches(DIGITS, (16, 16))]
+    accepted = [energy.detector.decide(classifier, batch).accepted.numpy() for batch in sanity_images(DIGITS, (16, 16))]
     assert [len(each) for each in accepted] == [64, 64, 64]
     wanted = {"noise": np.mean(accepted[:2]), "constant images": np.mean(accepted[2])}
     assert facts(energy)["sanity"] == pytest.approx(wanted, abs=0.02)
@@ -75,11 +75,11 @@ def test_prepared_tensors_get_noise_of_their_mean_and_deviation(digits: Path) ->
         torch.randn(200, 3, 5, 4, generator=torch.Generator().manual_seed(0)) * torch.tensor([1.0, 2, 3])[:, None, None]
         + 7
     )
-    (noise,) = tensor_batches(images)
+    (noise,) = sanity_tensors(images)
     assert noise.shape == (64, 3, 5, 4)
     torch.testing.assert_close(noise.mean(dim=(0, 2, 3)), torch.full((3,), 7.0), rtol=0.05, atol=0)
     torch.testing.assert_close(noise.std(dim=(0, 2, 3)), torch.tensor([1.0, 2, 3]), rtol=0.1, atol=0)
-    assert list(tensor_batches(torch.zeros(3, 4, dtype=torch.int64))) == []
+    assert list(sanity_tensors(torch.zeros(3, 4, dtype=torch.int64))) == []
 
 
 def test_inspect_and_a_file_keep_it(energy: Guard, tmp_path: Path) -> None:

@@ -16,10 +16,10 @@ from oodshape import Guard, InputError, false_discoveries
 from oodshape.core.options import RunOptions
 from oodshape.guard.scoring.decide import Calibration, decide_scores
 from oodshape.guard.scoring.resumable_scores import score_to_file
-from oodshape.guard.scoring.score_formats import parse_scores, read_scores, writer
+from oodshape.guard.scoring.score_formats import find_writer, parse_scores, read_scores
 from oodshape.guard.verdict import Scored
-from oodshape.images.sources.folders import list_pairs
-from oodshape.images.sources.listing import image_set, one_by_one
+from oodshape.images.sources.image_files import read_image_list
+from oodshape.images.sources.open_images import open_images, stream_images
 
 ROWS = [
     Scored("b\udcff.png", "b", 0.1, 0.5, True),
@@ -38,13 +38,13 @@ def values(path: Path) -> list[float | None]:
 def test_what_score_writes_is_believed(ending: str, tmp_path: Path) -> None:
     """Names with line ends and names that are no UTF-8 included."""
     path = tmp_path / f"scores.{ending}"
-    writer(path)(path, ROWS, True)
+    find_writer(path)(path, ROWS, True)
     rows = list(read_scores(str(path)))
     assert [row.p_value for row in rows] == [row.p_value and pytest.approx(row.p_value, rel=1e-5) for row in ROWS]
     if ending != "parquet":  # whose text is UTF-8
         assert [row.cells["path"] for row in rows] == [row.path for row in ROWS]
     if ending == "csv":
-        assert [name for name, _ in list_pairs(path)] == [row.path for row in ROWS]
+        assert [name for name, _ in read_image_list(path)] == [row.path for row in ROWS]
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def test_tables_of_other_programs_are_read() -> None:
 def test_other_rows_under_the_checksum_of_a_parquet_file_are_refused(tmp_path: Path) -> None:
     """Parquet has no checksum of its directory, where one bit can change the rows that are found."""
     path = tmp_path / "scores.parquet"
-    writer(path)(path, ROWS, True)
+    find_writer(path)(path, ROWS, True)
     table, notes = pq.read_table(path), pq.read_metadata(path).metadata
     for other in (table.slice(0, 31), table.take([1, 0, *range(2, 33)]), table.set_column(3, "p_value", table[3])):
         pq.write_table(other.replace_schema_metadata(notes), path)
@@ -126,7 +126,7 @@ SIXTEEN = RunOptions(batch_size=16)
 
 
 def test_a_killed_run_goes_on_and_ends_with_the_same_bytes(guard: Guard, digits: Path, tmp_path: Path) -> None:
-    listing, source = one_by_one(digits / "test"), guard.open_network(MODEL)
+    listing, source = stream_images(digits / "test"), guard.open_network(MODEL)
     for suffix in ("csv", "jsonl", "parquet"):
         whole, killed = tmp_path / f"whole.{suffix}", tmp_path / f"killed.{suffix}"
         assert score_to_file(guard, source, listing, whole, SIXTEEN).resumed == 0
@@ -144,18 +144,18 @@ def test_a_killed_run_goes_on_and_ends_with_the_same_bytes(guard: Guard, digits:
 
 
 def test_a_part_of_other_images_or_another_guard_is_refused(guard: Guard, digits: Path, tmp_path: Path) -> None:
-    files, source, out = image_set(digits / "test").files, guard.open_network(MODEL), tmp_path / "s.csv"
+    files, source, out = open_images(digits / "test").files, guard.open_network(MODEL), tmp_path / "s.csv"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Path, "unlink", lambda *_, **__: None)
-        score_to_file(guard, source, one_by_one(files), out, SIXTEEN)
+        score_to_file(guard, source, stream_images(files), out, SIXTEEN)
     with pytest.raises(InputError, match=r"has .* as image 2, but the images given have"):
-        score_to_file(guard, source, one_by_one([files[0], *files[2:]]), out, SIXTEEN)
+        score_to_file(guard, source, stream_images([files[0], *files[2:]]), out, SIXTEEN)
     with pytest.raises(InputError, match="no such number"):
-        score_to_file(guard, source, one_by_one(files[:20]), out, SIXTEEN)
+        score_to_file(guard, source, stream_images(files[:20]), out, SIXTEEN)
     with pytest.raises(InputError, match="another guard, batch size or oodshape"):
-        score_to_file(guard, source, one_by_one(files), out, RunOptions(batch_size=17))
+        score_to_file(guard, source, stream_images(files), out, RunOptions(batch_size=17))
     with pytest.raises(InputError, match=r"must end in .csv, .jsonl or .parquet"):
-        score_to_file(guard, source, one_by_one(files), tmp_path / "s.xlsx")
+        score_to_file(guard, source, stream_images(files), tmp_path / "s.xlsx")
 
 
 N = 199  # calibration images
@@ -171,7 +171,7 @@ def rows(strange: int = 30, familiar: int = 70, seed: int = 0) -> list[Scored]:
 
 
 def write(path: Path, table: list[Scored]) -> Path:
-    writer(path)(path, table, False)
+    find_writer(path)(path, table, False)
     return path
 
 
@@ -189,13 +189,13 @@ def test_every_format_is_decided_alike(kind: str, tmp_path: Path) -> None:
     wanted = {row.path for row, yes in zip(scored, flags, strict=True) if yes}
     assert 25 <= len(wanted) < 50
     scores = write(tmp_path / f"scores.{kind}", table)
-    for known in ((), ("--n-calibration", str(N))):
-        done = call("decide", str(scores), "--fdr", "0.1", *known, cwd=tmp_path)
-        assert done.returncode == 0, done.stderr
-        assert flagged(done.stdout) == wanted
-        assert f"100 images: {len(wanted)} flagged as OOD" in done.stderr
-        assert "1 more could not be read" in done.stderr
-    assert "with 199 calibration images no p-value is below 1 / 200: at least 5 of 100" in done.stderr
+    done = call("decide", str(scores), "--fdr", "0.1", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert flagged(done.stdout) == wanted
+    assert f"100 images: {len(wanted)} flagged as OOD" in done.stderr
+    assert "1 more could not be read" in done.stderr
+    known = decide_scores(str(scores), 0.1, calibration=Calibration(N)).lines()
+    assert known[-1].startswith("with 199 calibration images no p-value is below 1 / 200: at least 5 of 100")
     for end in ("csv", "jsonl", kind):
         done = call("decide", str(scores), "--out", f"decided.{end}", cwd=tmp_path)
         assert f"wrote decided.{end}" in done.stdout
@@ -220,8 +220,8 @@ def test_what_it_cannot_do_is_said(tmp_path: Path) -> None:
     assert not found.flagged.any()  # four of the smallest p-values there are, and five are needed
     assert 80 < found.readable.sum() <= 100
     assert found.fewest == 5
-    done = call("decide", str(scores), "--fdr", "0.001", "--n-calibration", str(N), cwd=tmp_path)
-    assert "nothing can be flagged" in done.stderr
+    found = decide_scores(str(scores), 0.001, calibration=Calibration(N))
+    assert "nothing can be flagged" in found.lines()[-1]
 
 
 def test_several_calibrations_in_one_file_are_refused(tmp_path: Path) -> None:
@@ -235,10 +235,8 @@ def test_several_calibrations_in_one_file_are_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("scores.csv", "--n-calibration", "99"), "no multiple of 1 / 100"),
         (("scores.csv", "--fdr", "10"), "did you mean 0.1"),
         (("scores.csv", "--out", "decided.txt"), "must end in .csv"),
-        (("scores.csv", "--n-calibration", "99", "--guard", "guard"), "not both"),
         (("none.csv",), "nothing to decide"),
         (("-",), "give a file"),
         (("other.csv",), "there is no file"),

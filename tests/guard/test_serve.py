@@ -514,6 +514,6 @@ def test_refusals_are_one_line(exported: Path, guard: Guard, digits: Path, tmp_p
 
 def test_the_limits_of_an_image_reach_the_service(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     started_with: list[Settings] = []
-    monkeypatch.setattr("oodshape.guard.service.run.serve", started_with.append)
+    monkeypatch.setattr("oodshape.guard.service.serve.serve", started_with.append)
     call("serve", "x.onnx", "--limits", "pixels=8,aspect=9,inflated=7", cwd=tmp_path)
     assert started_with[0].limits == Limits(pixels=8, aspect=9, inflated=7)

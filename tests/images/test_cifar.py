@@ -16,8 +16,8 @@ from scipy.io import loadmat, savemat
 
 from dataset_files import RNG, binary, channel_major, idx, pixels, python2, svhn_file, write
 from oodshape import InputError
-from oodshape.images.datasets.cifar_mnist_svhn import cifar, mnist, svhn
-from oodshape.images.datasets.matlab import Damaged, arrays, table
+from oodshape.images.datasets.cifar_mnist_svhn import read_cifar, read_mnist, read_svhn
+from oodshape.images.datasets.matlab import DamagedFile, read_arrays, read_struct
 
 
 @pytest.mark.parametrize("inside", [False, True], ids=["above", "folder"])
@@ -31,7 +31,7 @@ def test_cifar10(tmp_path: Path, layout: str, inside: bool) -> None:
         else:
             write(folder / name, python2(channel_major(images[part]), labels=labels[part]))
     root = folder if inside else tmp_path
-    train, test = cifar(root, 10, train=True), cifar(root, 10, train=False)
+    train, test = read_cifar(root, 10, train=True), read_cifar(root, 10, train=False)
     assert np.array_equal(train.images, images)
     assert train.labels.tolist() == labels
     assert np.array_equal(test[0], images[1])
@@ -54,7 +54,7 @@ def test_a_malicious_pickle_runs_nothing(tmp_path: Path, protocol: int) -> None:
     content = pickle.dumps(batch, protocol)
     write(tmp_path / "test_batch", content)
     with pytest.raises(InputError, match=r"refused: this pickle asks for .*Nothing of it was run"):
-        cifar(tmp_path, 10, train=False)
+        read_cifar(tmp_path, 10, train=False)
     assert not (tmp_path / "ran").exists()
     pickle.loads(content)  # the attack is a real one
     assert (tmp_path / "ran").exists()
@@ -65,7 +65,7 @@ def test_a_forged_memo_index_takes_no_memory(tmp_path: Path) -> None:
     write(tmp_path / "test_batch", content.replace(b"](", b"]r\xff\xff\xff\x7f("))
     tracemalloc.start()
     try:
-        assert cifar(tmp_path, 10, train=False).labels.tolist() == [3, 8]
+        assert read_cifar(tmp_path, 10, train=False).labels.tolist() == [3, 8]
         assert tracemalloc.get_traced_memory()[1] < 2**24
     finally:
         tracemalloc.stop()
@@ -75,42 +75,42 @@ def test_cifar100_gives_the_fine_labels(tmp_path: Path) -> None:
     images, coarse, fine = pixels(3), [0, 19, 7], [99, 0, 50]
     for name in ("train", "test"):
         write(tmp_path / "cifar-100-binary" / f"{name}.bin", binary(images, coarse, fine))
-    data = cifar(tmp_path, 100, train=True)
+    data = read_cifar(tmp_path, 100, train=True)
     assert np.array_equal(data.images, images)
     assert data.labels.tolist() == fine
-    assert data.fingerprint == cifar(str(tmp_path), 100, train=False).fingerprint
+    assert data.fingerprint == read_cifar(str(tmp_path), 100, train=False).fingerprint
 
 
 def test_cifar_errors_name_the_file_and_the_way_out(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"looked for cifar-10-batches-bin/data_batch_1.bin .*data get cifar-10"):
-        cifar(tmp_path, 10, train=True)
+        read_cifar(tmp_path, 10, train=True)
     with pytest.raises(InputError, match="kind must be 10 or 100, got 20"):
-        cifar(tmp_path, 20, train=True)  # type: ignore[arg-type]
+        read_cifar(tmp_path, 20, train=True)  # type: ignore[arg-type]
     path = write(tmp_path / "test_batch.bin", b"\0" * 3074)
     with pytest.raises(InputError, match="truncated: 3074 bytes, no whole number of records of 3073 bytes"):
-        cifar(tmp_path, 10, train=False)
+        read_cifar(tmp_path, 10, train=False)
     path.write_bytes(b"\x0a" + b"\0" * 3072)
     with pytest.raises(InputError, match=r"label 10 lies outside 0..9"):
-        cifar(tmp_path, 10, train=False)
+        read_cifar(tmp_path, 10, train=False)
     path.unlink()
     write(tmp_path / "test_batch", python2(channel_major(pixels(2)), labels=[1]))
     with pytest.raises(InputError, match=r"1 labels need data \[1, 3072\], got \[2, 3072\]"):
-        cifar(tmp_path, 10, train=False)
+        read_cifar(tmp_path, 10, train=False)
     write(tmp_path / "test_batch", python2(channel_major(pixels(2)), fine_labels=[1, 2]))
     with pytest.raises(InputError, match="no dict with `data` and `labels`"):
-        cifar(tmp_path, 10, train=False)
+        read_cifar(tmp_path, 10, train=False)
 
 
 @pytest.mark.parametrize("compressed", [False, True])
 def test_svhn(tmp_path: Path, compressed: bool) -> None:
     images = pixels(4)
     svhn_file(tmp_path / "test_32x32.mat", images, [1, 10, 9, 10], compressed=compressed)
-    data = svhn(tmp_path)
+    data = read_svhn(tmp_path)
     assert np.array_equal(data.images, images)
     assert data.labels.tolist() == [1, 0, 9, 0]
     (tmp_path / "test_32x32.mat").unlink()
     with pytest.raises(InputError, match=r"no SVHN at .*test_32x32.mat; download it: oodshape data get svhn"):
-        svhn(tmp_path)
+        read_svhn(tmp_path)
 
 
 def test_svhn_refuses_other_contents(tmp_path: Path) -> None:
@@ -123,7 +123,7 @@ def test_svhn_refuses_other_contents(tmp_path: Path) -> None:
     ):
         savemat(path, content)
         with pytest.raises(InputError, match=message):
-            svhn(tmp_path)
+            read_svhn(tmp_path)
 
 
 @pytest.mark.parametrize("folder", [".", "raw", "MNIST/raw"])
@@ -134,27 +134,27 @@ def test_mnist(tmp_path: Path, folder: str, mark: str, suffix: str) -> None:
     for what, array in (("images", images), ("labels", np.array([7, 0, 9], np.uint8))):
         content = gzip.compress(idx(array)) if suffix else idx(array)
         write(tmp_path / folder / f"t10k-{what}{mark}idx{array.ndim}-ubyte{suffix}", content)
-    test = mnist(tmp_path)
+    test = read_mnist(tmp_path)
     assert np.array_equal(test.images, images)
     assert test.labels.tolist() == [7, 0, 9]
 
 
 def test_mnist_errors(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"looked for t10k-images-idx3-ubyte, t10k-images-idx3-ubyte.gz"):
-        mnist(tmp_path)
+        read_mnist(tmp_path)
     images = write(tmp_path / "t10k-images-idx3-ubyte", idx(np.zeros((2, 28, 28), np.uint8)))
     labels = write(tmp_path / "t10k-labels-idx1-ubyte", idx(np.zeros(3, np.uint8)))
     with pytest.raises(InputError, match="holds 3 labels, its image file 2 images"):
-        mnist(tmp_path)
+        read_mnist(tmp_path)
     labels.write_bytes(images.read_bytes())
     with pytest.raises(InputError, match="it begins 00000803, not 00000801"):
-        mnist(tmp_path)
+        read_mnist(tmp_path)
     images.write_bytes(images.read_bytes() + b"\0")
     with pytest.raises(InputError, match=r"is damaged: 1585 bytes, but needs 1584 bytes for \[2, 28, 28\]"):
-        mnist(tmp_path)
+        read_mnist(tmp_path)
     images.write_bytes(bytes([0, 0, 8, 3]) + b"\xff" * 12)  # sizes whose product overflows 64 bits
     with pytest.raises(InputError, match="is damaged: 16 bytes"):
-        mnist(tmp_path)
+        read_mnist(tmp_path)
 
 
 WNIDS = ["n02119789", "n02100735", "n01440764"]
@@ -191,7 +191,7 @@ def test_arrays_are_those_of_scipy(tmp_path: Path, dtype: str, compressed: bool)
     values = np.random.default_rng(1).integers(0, 100, (3, 4, 5)).astype(dtype)
     content = {"other": "text", "X": values, "one": values[:1, :1, 0], "s": {"a": 1}, "y": values[:, 0].copy()}
     saved(tmp_path / "a.mat", content, compressed=compressed)
-    read, expected = arrays(tmp_path / "a.mat", ["y", "one", "X"]), loadmat(tmp_path / "a.mat")
+    read, expected = read_arrays(tmp_path / "a.mat", ["y", "one", "X"]), loadmat(tmp_path / "a.mat")
     assert set(read) == {"X", "one", "y"}
     for name, array in read.items():
         assert array.dtype == expected[name].dtype
@@ -202,15 +202,18 @@ def test_arrays_are_those_of_scipy(tmp_path: Path, dtype: str, compressed: bool)
 def test_both_byte_orders(tmp_path: Path, order: str) -> None:
     values = np.arange(-6, 6, dtype=np.int16).reshape(3, 4)
     (tmp_path / "a.mat").write_bytes(by_hand(order, b"long_name", values, 3))
-    for array in (arrays(tmp_path / "a.mat", ["long_name"])["long_name"], loadmat(tmp_path / "a.mat")["long_name"]):
+    for array in (
+        read_arrays(tmp_path / "a.mat", ["long_name"])["long_name"],
+        loadmat(tmp_path / "a.mat")["long_name"],
+    ):
         np.testing.assert_array_equal(array, values)
-    assert arrays(tmp_path / "a.mat", ["long_name"])["long_name"].dtype == np.int16
+    assert read_arrays(tmp_path / "a.mat", ["long_name"])["long_name"].dtype == np.int16
 
 
 @pytest.mark.parametrize("compressed", [False, True])
 def test_a_table_is_that_of_scipy(tmp_path: Path, compressed: bool) -> None:
     devkit(tmp_path / "meta.mat", compressed=compressed)
-    rows = table(tmp_path / "meta.mat", "synsets", ["WNID", "num_children"])
+    rows = read_struct(tmp_path / "meta.mat", "synsets", ["WNID", "num_children"])
     expected = loadmat(tmp_path / "meta.mat", squeeze_me=True)["synsets"]
     assert [row["WNID"] for row in rows] == [str(row["WNID"]) for row in expected]
     assert [int(row["num_children"].item()) for row in rows] == [0, 0, 3, 0]
@@ -220,18 +223,18 @@ def test_what_is_no_array_of_numbers_is_named(tmp_path: Path) -> None:
     path = tmp_path / "a.mat"
     savemat(path, {"t": "text", "s": {"a": 1}, "c": np.array([[1j]]), "e": np.zeros((0, 3)), "b": np.ones((2, 2))})
     for name, message in [("t", "t is text"), ("s", "s is a struct"), ("c", "c is complex"), ("e", r"e of shape \[0,")]:
-        with pytest.raises(Damaged, match=message):
-            arrays(path, ["b", name])
-    with pytest.raises(Damaged, match="b is an array, not a struct"):
-        table(path, "b", ["a"])
-    with pytest.raises(Damaged, match=r"needed are \['z'\]"):
-        table(path, "s", ["z"])
-    with pytest.raises(Damaged, match="it holds no q and no z"):
-        arrays(path, ["z", "b", "q"])
+        with pytest.raises(DamagedFile, match=message):
+            read_arrays(path, ["b", name])
+    with pytest.raises(DamagedFile, match="b is an array, not a struct"):
+        read_struct(path, "b", ["a"])
+    with pytest.raises(DamagedFile, match=r"needed are \['z'\]"):
+        read_struct(path, "s", ["z"])
+    with pytest.raises(DamagedFile, match="it holds no q and no z"):
+        read_arrays(path, ["z", "b", "q"])
     body = path.read_bytes()[128:]
     path.write_bytes(path.read_bytes() + body)
-    with pytest.raises(Damaged, match="it holds b twice"):
-        arrays(path, ["b"])
+    with pytest.raises(DamagedFile, match="it holds b twice"):
+        read_arrays(path, ["b"])
 
 
 @pytest.mark.parametrize(
@@ -246,7 +249,7 @@ def test_what_is_no_array_of_numbers_is_named(tmp_path: Path) -> None:
 def test_a_file_of_another_version_is_named(tmp_path: Path, head: bytes, message: str) -> None:
     (tmp_path / "test_32x32.mat").write_bytes(head)
     with pytest.raises(InputError, match=rf"test_32x32\.mat is damaged or no SVHN file: .*{message}.*download it"):
-        svhn(tmp_path)
+        read_svhn(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -267,7 +270,7 @@ def test_a_bomb_is_refused_before_it_is_inflated(tmp_path: Path, claimed: int, m
     tracemalloc.start()
     try:
         with pytest.raises(InputError, match=message):
-            svhn(tmp_path)
+            read_svhn(tmp_path)
         assert tracemalloc.get_traced_memory()[1] < 8 << 20
     finally:
         tracemalloc.stop()

@@ -14,7 +14,7 @@ import pytest
 from scipy.io import loadmat, savemat
 
 from oodshape.core.errors import InputError
-from oodshape.guard.export.onnx_file import check_fields
+from oodshape.guard.export.edit_onnx import check_model_fields
 from oodshape.images.datasets import matlab
 from oodshape.images.sources.archives import ParquetImages, TarImages
 
@@ -116,7 +116,7 @@ def test_data_in_other_files_is_found_where_onnx_finds_it() -> None:
         if any(map(uses_external_data, _get_all_tensors(model))):
             found += 1
             with pytest.raises((InputError, LookupError)):
-                check_fields(data)
+                check_model_fields(data)
     assert found > FILES
 
 
@@ -130,7 +130,7 @@ def test_matlab_arrays_are_those_of_scipy(tmp_path: Path) -> None:
         path = tmp_path / "y.mat"
         path.write_bytes(data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :])
         try:
-            found = matlab.arrays(path, ["X", "y"])
+            found = matlab.read_arrays(path, ["X", "y"])
         except InputError:
             continue
         theirs = loadmat(path)

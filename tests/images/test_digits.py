@@ -9,10 +9,10 @@ import pytest
 import torch
 
 from oodshape.core.errors import InputError
-from oodshape.images.datasets.digits import digits_sets
+from oodshape.images.datasets.digits import load_digits_sets
 from oodshape.images.decode.preprocessing import DIGITS
 from oodshape.images.sources.image_set import ArraySet
-from oodshape.networks.zoo.digits_nets import SMALL_NETS, small_net
+from oodshape.networks.zoo.digits_nets import SMALL_NETS, load_small_net
 
 
 def digest(data: ArraySet) -> str:
@@ -21,7 +21,7 @@ def digest(data: ArraySet) -> str:
 
 @pytest.fixture(scope="module")
 def sets() -> dict[str, ArraySet]:
-    return digits_sets()
+    return load_digits_sets()
 
 
 def test_no_image_is_in_two_sets_or_twice_in_one(sets):
@@ -48,7 +48,7 @@ def test_bad_sets_are_refused():
 
 @pytest.mark.parametrize("name", SMALL_NETS)
 def test_shipped_network(name, sets):
-    net = small_net(name)
+    net = load_small_net(name)
     assert not net.training
     assert {parameter.dtype for parameter in net.parameters()} == {torch.float32}
     with torch.inference_mode():

@@ -18,7 +18,7 @@ import pytest
 from dataset_files import archive
 from oodshape import InputError
 from oodshape.images.datasets.download import obtain
-from oodshape.images.datasets.download_sources import Source
+from oodshape.images.datasets.download_sources import Download
 from web_server import Offer, Server, serving
 
 CONTENT = bytes(range(256)) * 4000
@@ -52,11 +52,11 @@ def secure(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyP
 
 def source_of(
     content: bytes, *addresses: str, file: str = "set.bin", to: str = "sets/set.bin", **more: object
-) -> Source:
+) -> Download:
     row = dict.fromkeys(("inside", "pick", "md5", "by_hand"), "")
     row |= {"folder": "data", "name": "set", "file": file, "to": to, "addresses": " ".join(addresses), "licence": "-"}
     row |= {"bytes": str(len(content)), "sha256": hashlib.sha256(content).hexdigest()}
-    return replace(Source.parse(row), **more)
+    return replace(Download.parse(row), **more)
 
 
 def left(root: Path) -> list[str]:
@@ -203,7 +203,7 @@ def test_a_killed_run_leaves_nothing_that_looks_complete(server: Server, tmp_pat
     content, sent = CONTENT * 8, threading.Event()
     server.offers["/set.bin"] = Offer(content, stalls=sent)
     source = source_of(content, f"{server.address}/set.bin")
-    code = f"from oodshape.images.datasets.download import Path, Source, obtain; obtain({source!r}, Path('.'))"
+    code = f"from oodshape.images.datasets.download import Download, Path, obtain; obtain({source!r}, Path('.'))"
     process = subprocess.Popen([sys.executable, "-c", code], cwd=tmp_path)
     part = tmp_path / "sets" / "set.bin.part"
     while not part.exists() or part.stat().st_size < 1 << 20:

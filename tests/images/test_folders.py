@@ -16,10 +16,10 @@ from PIL import Image, ImageOps
 
 from folders_of_digits import write_odd_files
 from oodshape.core.errors import InputError
-from oodshape.images.decode.read import in_mode, read_image
-from oodshape.images.sources.folders import ImageFolder, ImageList
+from oodshape.images.decode.read import read_image, to_mode
+from oodshape.images.sources.image_files import ImageFolder, ImageList
 from oodshape.images.sources.image_set import ImageSet, ImageSource
-from oodshape.images.sources.listing import Listing, image_set, one_by_one, skipped_lines
+from oodshape.images.sources.open_images import Listing, describe_skipped, open_images, stream_images
 
 
 def picture(seed: int = 0, size: tuple[int, int] = (6, 4)) -> Image.Image:
@@ -187,7 +187,7 @@ def test_pixels_without_a_range_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"x\.tif cannot be read as an image \(its 32-bit pixels \(mode F\) have no"):
         read(tmp_path, Image.fromarray(np.zeros((2, 2), np.float32)), "tif")
     with pytest.raises(InputError, match=r"mode I\) have no fixed range"):
-        in_mode(Image.fromarray(np.zeros((2, 2), np.int32)), "L")
+        to_mode(Image.fromarray(np.zeros((2, 2), np.int32)), "L")
 
 
 def test_a_broken_exif_block_does_not_matter(tmp_path: Path) -> None:
@@ -211,19 +211,19 @@ def below(root: Path, listing: ImageSource) -> list[str]:
 
 def test_lists_globs_files_and_sequences(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tree / "list.txt").write_text("b/2.png 1\n\na/x.png\nmissing one.png\n")
-    listing = one_by_one(tree / "list.txt")
+    listing = stream_images(tree / "list.txt")
     assert list(listing.pairs()) == [("b/2.png", 1), ("a/x.png", -1), ("missing one.png", -1)]
-    assert image_set(listing)[0].size == (3, 2)
+    assert open_images(listing)[0].size == (3, 2)
     with pytest.raises(InputError, match="missing one"):
-        image_set(listing)[2]
+        open_images(listing)[2]
     (tree / "list.csv").write_text("label,path\n3,b/2.png\n,a/x.png\n")
-    assert list(one_by_one(tree / "list.csv").pairs()) == [("b/2.png", 3), ("a/x.png", -1)]
-    assert below(tree, one_by_one(f"{tree}/**/*.png")) == ["a/x.png", "b/2.png"]
-    assert below(tree, one_by_one(tree / "a" / "x.png")) == ["a/x.png"]
-    assert list(one_by_one(["p", Path("q")]).pairs()) == [("p", -1), ("q", -1)]
+    assert list(stream_images(tree / "list.csv").pairs()) == [("b/2.png", 3), ("a/x.png", -1)]
+    assert below(tree, stream_images(f"{tree}/**/*.png")) == ["a/x.png", "b/2.png"]
+    assert below(tree, stream_images(tree / "a" / "x.png")) == ["a/x.png"]
+    assert list(stream_images(["p", Path("q")]).pairs()) == [("p", -1), ("q", -1)]
     monkeypatch.setattr("sys.stdin", io.StringIO("one 1.png\n\ntwo.png\n"))
-    assert list(one_by_one("-").pairs()) == [("one 1.png", -1), ("two.png", -1)]
-    assert one_by_one("-").count() is None
+    assert list(stream_images("-").pairs()) == [("one 1.png", -1), ("two.png", -1)]
+    assert stream_images("-").count() is None
 
 
 def test_odd_files_are_read_as_a_training_loader_reads_them(tmp_path: Path) -> None:
@@ -270,9 +270,9 @@ AWKWARD = ("a/x.png", "a/deep/y.png", "a b/1.png", "a-2/1.png", "a/b/1.png", "a/
 @pytest.mark.parametrize("files", [*LAYOUTS.values(), AWKWARD, (*AWKWARD, "(old)/1.png", "loose.png")])
 def test_a_folder_has_one_order_however_it_is_given(files: tuple[str, ...], tmp_path: Path) -> None:
     touch(tmp_path, files)
-    listed = [path for path, _ in one_by_one(tmp_path).pairs()]
+    listed = [path for path, _ in stream_images(tmp_path).pairs()]
     folder = ImageFolder(tmp_path)
-    assert listed == image_set(tmp_path).files == [str(tmp_path / file) for file in folder.names]
+    assert listed == open_images(tmp_path).files == [str(tmp_path / file) for file in folder.names]
     assert len(listed) == len(set(listed)) == sum(1 for file in files if "/." not in f"/{file}" and file[-4:] in ENDS)
 
 
@@ -281,7 +281,7 @@ def test_an_image_that_links_to_itself_is_unreadable(tmp_path: Path) -> None:
     (tmp_path / "2.png").symlink_to("2.png")
     assert list(ImageFolder(tmp_path).names) == ["1.png", "2.png"]
     with pytest.raises(InputError, match="there is no file or folder"):
-        one_by_one(tmp_path / "2.png").pairs()
+        stream_images(tmp_path / "2.png").pairs()
 
 
 def test_a_link_back_is_not_followed(tmp_path: Path) -> None:
@@ -294,7 +294,7 @@ def test_a_link_back_is_not_followed(tmp_path: Path) -> None:
     assert list(folder.names) == ["cat/1.png", "dog/2.png", "dog/deep/3.png"]
     assert folder.classes == ("cat", "dog")
     assert folder.labels.tolist() == [0, 1, 1]
-    assert len(list(one_by_one(tmp_path).pairs())) == 3
+    assert len(list(stream_images(tmp_path).pairs())) == 3
 
 
 GLOBS = (
@@ -353,9 +353,9 @@ def test_images_are_found_by_content_and_other_files_are_counted(tmp_path: Path)
     for name in ("notes.txt", "more.TXT", "noise", "broken.png"):
         (tmp_path / name).write_bytes(b"no image")
     assert list(ImageFolder(tmp_path).names) == ["a.avif", "b.jp2", "broken.png", "photo", "scan.dat"]
-    assert skipped_lines(one_by_one(tmp_path)) == [
+    assert describe_skipped(stream_images(tmp_path)) == [
         f"4 files of {tmp_path} are no image: 2 .txt, 1 .ico, 1 without extension"
     ]
     (tmp_path / "only").mkdir()
     picture.save(tmp_path / "only" / "a.png")
-    assert skipped_lines(tmp_path / "only") == []
+    assert describe_skipped(tmp_path / "only") == []

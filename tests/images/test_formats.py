@@ -18,7 +18,7 @@ from oodshape.images.decode import read as decode
 from oodshape.images.decode.formats import open_format
 from oodshape.images.decode.limits import Limits
 from oodshape.images.decode.preprocessing import Preprocessing
-from oodshape.images.decode.read import Large, Unreadable, open_image, read_image
+from oodshape.images.decode.read import LargePicture, Unreadable, open_image, read_image
 
 PICTURE = PIL.Image.linear_gradient("L").resize((16, 16)).convert("RGB")
 POSTSCRIPT = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 16 16\n%%EndComments\nshowpage\n%%EOF\n"
@@ -125,7 +125,7 @@ def test_every_kind_and_turn_gives_the_same_pixels(mode: str, tmp_path: Path) ->
     for orientation, upright in product(range(1, 9), (True, False)):
         path = written(tmp_path, mode, orientation)
         opened, wanted = open_image(path, upright=upright), read_image(path, upright=upright)
-        assert isinstance(opened, Large)
+        assert isinstance(opened, LargePicture)
         assert opened.size == wanted.size
         np.testing.assert_array_equal(np.asarray(opened.whole()), np.asarray(wanted))
         for channels in (1, 3):

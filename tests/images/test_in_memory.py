@@ -15,10 +15,10 @@ import torch
 from folders_of_digits import write_odd_files
 from oodshape import InputError
 from oodshape.images.decode.preprocessing import CIFAR
-from oodshape.images.sources.folders import ImageFolder
+from oodshape.images.sources.image_files import ImageFolder
 from oodshape.images.sources.image_set import ArraySet
-from oodshape.images.sources.listing import Listing, classes_of, image_set, one_by_one
-from oodshape.images.sources.memory import Pictures
+from oodshape.images.sources.memory import SequenceImages
+from oodshape.images.sources.open_images import Listing, find_classes, open_images, stream_images
 
 N = 4
 COLOUR = np.random.default_rng(0).integers(256, size=(N, 9, 7, 3), dtype=np.uint8)
@@ -64,12 +64,12 @@ FORMS = {
 @pytest.mark.parametrize("form", FORMS)
 def test_every_form_is_the_same_images(form: str) -> None:
     given = FORMS[form]
-    images = image_set(given)
+    images = open_images(given)
     assert len(images) == N
     for row in range(N):
         assert np.array_equal(CIFAR.pixels(images[row]), COLOUR[row])
     assert images.labels.tolist() == (list(range(N)) if form in ("pairs", "image", "pixel_values") else [-1] * N)
-    listing = one_by_one(given)
+    listing = stream_images(given)
     assert [name for name, _ in listing.pairs()] == [f"image {row}" for row in range(N)]
     assert listing.count() == N
     assert np.array_equal(CIFAR.pixels(listing.read((listing.name, 2), upright=False)), COLOUR[2])
@@ -77,44 +77,48 @@ def test_every_form_is_the_same_images(form: str) -> None:
 
 def test_identities_are_those_of_the_pixels() -> None:
     forms = {form: given for form, given in FORMS.items() if form != "image set"}
-    keys = {form: image_set(given).identities.tolist() for form, given in forms.items()}
+    keys = {form: open_images(given).identities.tolist() for form, given in forms.items()}
     assert len({tuple(each) for each in keys.values()}) == 1
     assert len(set(keys["array"])) == N
     # an order of its own, and each image keeps its key
-    assert image_set(COLOUR[::-1]).identities.tolist() == keys["array"][::-1]
-    assert image_set(COLOUR).fingerprint == image_set(list(COLOUR)).fingerprint != image_set(COLOUR[::-1]).fingerprint
+    assert open_images(COLOUR[::-1]).identities.tolist() == keys["array"][::-1]
+    assert (
+        open_images(COLOUR).fingerprint
+        == open_images(list(COLOUR)).fingerprint
+        != open_images(COLOUR[::-1]).fingerprint
+    )
 
 
 @pytest.mark.parametrize("one", [COLOUR[0], COLOUR[0, :, :, 0], COLOUR[0, :, :, :1], CHANNELS_FIRST[0], png(COLOUR[0])])
 def test_one_image(one: Any) -> None:
-    (image,) = (image_set(one)[row] for row in range(len(image_set(one))))
+    (image,) = (open_images(one)[row] for row in range(len(open_images(one))))
     assert np.asarray(image).shape[:2] == (9, 7)
 
 
 def test_paths_among_pictures_keep_their_names_and_identities(tmp_path: Path) -> None:
     path = tmp_path / "a.png"
     path.write_bytes(png(COLOUR[0]))
-    images, listing = image_set([path, COLOUR[1]]), one_by_one([path, COLOUR[1]])
+    images, listing = open_images([path, COLOUR[1]]), stream_images([path, COLOUR[1]])
     assert [name for name, _ in listing.pairs()] == [str(path), "image 1"]
-    assert images.identities[0] == image_set([path]).identities[0]
-    assert isinstance(one_by_one([path, str(path)]), Listing)
+    assert images.identities[0] == open_images([path]).identities[0]
+    assert isinstance(stream_images([path, str(path)]), Listing)
 
 
 def test_broken_ones_say_which_and_why(tmp_path: Path) -> None:
     write_odd_files(tmp_path)
     (tmp_path / "cut.bmp").write_bytes((tmp_path / "plain.bmp").read_bytes()[:300])
     with PIL.Image.open(tmp_path / "cut.bmp") as cut:
-        images = image_set([(tmp_path / "broken.jpg").read_bytes(), b"text", cut])
+        images = open_images([(tmp_path / "broken.jpg").read_bytes(), b"text", cut])
         reasons = ("of 300 bytes cannot be read", "of 4 bytes is not a readable image", "PIL image cannot be read")
         for row, reason in enumerate(reasons):
             with pytest.raises(InputError, match=reason):
                 images[row]
         assert len(set(images.identities.tolist())) == 3  # a broken image is one of its own
-    bad = image_set(Samples(lambda row: COLOUR[row] if row != 2 else 1 / 0))
+    bad = open_images(Samples(lambda row: COLOUR[row] if row != 2 else 1 / 0))
     with pytest.raises(InputError, match=r"image 2 of Samples cannot be read \(ZeroDivisionError"):
         bad[2]
     with pytest.raises(InputError, match='needs "image" or "pixel_values", got'):
-        image_set(Samples(lambda row: {"img": COLOUR[row]}))
+        open_images(Samples(lambda row: {"img": COLOUR[row]}))
 
 
 def test_exif_turns_pictures_as_it_turns_files(tmp_path: Path) -> None:
@@ -122,29 +126,29 @@ def test_exif_turns_pictures_as_it_turns_files(tmp_path: Path) -> None:
     path = tmp_path / "turned.jpg"
     for given in (path, [PIL.Image.open(path)], [path.read_bytes()]):
         for upright in (False, True):
-            assert image_set(given, upright=upright)[0].size == ((20, 24) if upright else (24, 20))
+            assert open_images(given, upright=upright)[0].size == ((20, 24) if upright else (24, 20))
     folder = ImageFolder(tmp_path)
     row = list(folder.names).index("turned.jpg")
-    as_shot = image_set(folder, upright=False)
+    as_shot = open_images(folder, upright=False)
     assert (folder[row].size, as_shot[row].size) == ((20, 24), (24, 20))
     assert (as_shot.identities == folder.identities).all()
     assert as_shot.fingerprint != folder.fingerprint
-    assert image_set(ImageFolder(tmp_path)).upright is True  # as it was, where nobody asks
+    assert open_images(ImageFolder(tmp_path)).upright is True  # as it was, where nobody asks
 
 
 def test_a_data_set_may_name_its_classes() -> None:
     hugging, vision = (Samples(lambda row: COLOUR[row]) for _ in range(2))
     hugging.features = {"image": None, "label": SimpleNamespace(names=("cat", "dog"))}
     vision.classes = ["cat", "dog"]
-    assert classes_of(image_set(hugging)) == classes_of(image_set(vision)) == ("cat", "dog")
-    assert classes_of(image_set(COLOUR)) == ()
+    assert find_classes(open_images(hugging)) == find_classes(open_images(vision)) == ("cat", "dog")
+    assert find_classes(open_images(COLOUR)) == ()
 
 
 def test_a_set_that_draws_anew_is_told() -> None:
     rng = np.random.default_rng(0)
     random = Samples(lambda row: rng.integers(256, size=(4, 4, 3), dtype=np.uint8))
     with pytest.warns(UserWarning, match="gives another image each time .* augmentation off"):
-        image_set(random).identities  # noqa: B018
+        open_images(random).identities  # noqa: B018
 
 
 def test_a_users_set_is_read_by_one_thread_at_a_time() -> None:
@@ -157,7 +161,7 @@ def test_a_users_set_is_read_by_one_thread_at_a_time() -> None:
         inside[0] -= 1
         return image
 
-    assert len(set(image_set(Samples(make)).identities.tolist())) == N
+    assert len(set(open_images(Samples(make)).identities.tolist())) == N
     assert most[0] == 1
 
 
@@ -166,6 +170,6 @@ def test_nothing_is_read_before_it_is_needed() -> None:
         assert row == 0, "only the first is looked at"
         return COLOUR[0]
 
-    assert one_by_one(Samples(make)).count() == N
+    assert stream_images(Samples(make)).count() == N
     with pytest.raises(InputError, match="holds no image"):
-        Pictures([], "nothing")
+        SequenceImages([], "nothing")

@@ -18,7 +18,7 @@ import pytest
 from bombs import png
 from dataset_files import idx
 from oodshape.core.errors import InputError
-from oodshape.images.datasets.catalog import open_source
+from oodshape.images.datasets.catalog import open_dataset
 from oodshape.images.datasets.cifar_mnist_svhn import read_idx
 from oodshape.images.decode.limits import BUDGET, Limits, _Turns
 from oodshape.images.decode.preprocessing import CIFAR, IMAGENET
@@ -130,7 +130,7 @@ def test_a_gzip_bomb_is_not_inflated(tmp_path: Path) -> None:
 
 def test_an_array_bomb_is_not_inflated(tmp_path: Path) -> None:
     np.savez_compressed(tmp_path / "set.npz", images=np.zeros((100, 64, 64), np.uint8))
-    assert len(open_source("array:set.npz", tmp_path)) == 100
+    assert len(open_dataset("array:set.npz", tmp_path)) == 100
     Limits(inflated=100_000).use()
     with pytest.raises(InputError, match=r"set\.npz has .* inflates to 409,"):
-        open_source("array:set.npz", tmp_path)
+        open_dataset("array:set.npz", tmp_path)

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from oodshape.core.errors import InputError
-from oodshape.images.decode.prefetch import decoded, decoded_rows
+from oodshape.images.decode.prefetch import prefetch, prefetch_rows
 from oodshape.images.decode.preprocessing import DIGITS
 from oodshape.images.sources.image_set import ArraySet
 
@@ -38,7 +38,7 @@ def decoding() -> list[str]:
 @pytest.mark.parametrize("workers", [*WORKERS, None])
 def test_batches_come_in_order_with_an_image_or_an_error_for_each_item(workers: int | None) -> None:
     batches = [[0, 1, 2, 3], [4], [], [5, 6, 7], [10, 11]]
-    seen = list(decoded(slow, DIGITS, batches, workers))
+    seen = list(prefetch(slow, DIGITS, batches, workers))
     assert [list(batch) for batch, _ in seen] == batches
     for batch, images in seen:
         for number, image in zip(batch, images, strict=True):
@@ -58,7 +58,7 @@ def test_an_endless_source_is_read_a_few_batches_ahead(workers: int) -> None:
             taken.append(number)
             yield [7 * number]
 
-    with closing(decoded(picture, DIGITS, endless(), workers)) as images:
+    with closing(prefetch(picture, DIGITS, endless(), workers)) as images:
         for number in range(20):
             batch, _ = next(images)
             assert list(batch) == [7 * number]
@@ -72,7 +72,7 @@ def test_an_error_that_is_no_users_is_raised(workers: int) -> None:
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
-        list(decoded(wrong, DIGITS, [[1]], workers))
+        list(prefetch(wrong, DIGITS, [[1]], workers))
     assert not decoding()
 
 
@@ -86,7 +86,7 @@ class Broken(ArraySet):
 @pytest.mark.parametrize("workers", WORKERS)
 def test_rows_name_the_batch_of_a_broken_image_or_leave_it_out(workers: int) -> None:
     images = Broken("some", np.arange(8, dtype=np.uint8)[:, None, None].repeat(4, 1).repeat(4, 2))
-    rows = list(decoded_rows(images, DIGITS, range(2, 8), 2, workers, skip=True))
+    rows = list(prefetch_rows(images, DIGITS, range(2, 8), 2, workers, skip=True))
     assert [(numbers.start, numbers.stop, read) for numbers, _, read in rows] == [
         (2, 4, [3]),
         (4, 6, []),
@@ -94,5 +94,5 @@ def test_rows_name_the_batch_of_a_broken_image_or_leave_it_out(workers: int) -> 
     ]
     assert [pixels[:, 0, 0, 0].tolist() for _, pixels, _ in rows] == [[3], [], [6, 7]]
     with pytest.raises(InputError, match="some, images 4 to 5: image 4 is broken"):
-        list(decoded_rows(images, DIGITS, range(4, 8), 2, workers))
+        list(prefetch_rows(images, DIGITS, range(4, 8), 2, workers))
     assert not decoding()

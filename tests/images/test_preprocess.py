@@ -13,7 +13,7 @@ from PIL import Image
 from torch import nn
 
 from oodshape.core.errors import InputError
-from oodshape.images.decode.preprocessing import CIFAR, DIGITS, IMAGENET, Preprocessing, stacked
+from oodshape.images.decode.preprocessing import CIFAR, DIGITS, IMAGENET, Preprocessing, stack_images
 
 
 @cache
@@ -73,7 +73,7 @@ def test_batches_are_the_images_one_by_one() -> None:
     assert batch.shape == (3, 3, 224, 224)
     assert batch.is_contiguous()
     assert all(torch.equal(row, IMAGENET(image)) for row, image in zip(batch, images, strict=True))
-    assert stacked([IMAGENET.pixels(image) for image in images]).dtype == np.uint8
+    assert stack_images([IMAGENET.pixels(image) for image in images]).dtype == np.uint8
     with pytest.raises(InputError, match=r"images 0 and 1 of a batch have the sizes 300 x 280 and 301 x 280; give the"):
         CIFAR.batch(images)
 
@@ -135,14 +135,14 @@ def test_from_timm_without_a_configuration_is_refused() -> None:
 
 @pytest.mark.parametrize(("number", "name"), [(1, "lanczos"), (4, "box"), (5, "hamming"), (7, None)])
 def test_the_filter_of_a_processor_is_followed_or_refused(number: int, name: str | None) -> None:
-    from oodshape.networks.hugging_face import preprocessing_of
+    from oodshape.networks.hugging_face import read_processor
 
     processor = Processor(number)
     if name is None:
         with pytest.raises(InputError, match="resample=7"):
-            preprocessing_of(processor)
+            read_processor(processor)
         return
-    made = preprocessing_of(processor)
+    made = read_processor(processor)
     picture = Image.effect_noise((80, 60), 90).convert("RGB")
     assert made.interpolation == name
     torch.testing.assert_close(made(picture), processor(picture)["pixel_values"][0])

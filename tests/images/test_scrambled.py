@@ -7,7 +7,7 @@ import pickle
 import numpy as np
 import pytest
 
-from oodshape.images.datasets.synthetic import Scrambled, scrambled
+from oodshape.images.datasets.synthetic import Scrambled, scramble
 from oodshape.images.sources.image_set import ArraySet, Subset
 
 
@@ -18,7 +18,7 @@ def images(shape: tuple[int, ...] = (24, 25, 3), n: int = 4) -> ArraySet:
 @pytest.mark.parametrize("shape", [(24, 24), (24, 25, 3), (17, 9, 3)])
 def test_scrambling_keeps_the_spectrum_and_the_mean(shape: tuple[int, ...]) -> None:
     image = images(shape)[1].astype(float)
-    made = scrambled(image, np.random.RandomState(3))
+    made = scramble(image, np.random.RandomState(3))
     before, after = (np.abs(np.fft.fft2(x, axes=(0, 1))) for x in (image, made))
     np.testing.assert_allclose(after, before, rtol=1e-7, atol=1e-7)
     np.testing.assert_allclose(made.mean(axis=(0, 1)), image.mean(axis=(0, 1)))
@@ -31,7 +31,7 @@ def test_all_channels_get_the_same_phases() -> None:
     colour = ArraySet("colour", np.repeat(gray[..., None], 3, axis=3))
     made = Scrambled(colour)[2]
     assert np.array_equal(made[..., 0], made[..., 2])
-    one, three = (scrambled(part, np.random.RandomState(5)) for part in (gray[2], colour.images[2]))
+    one, three = (scramble(part, np.random.RandomState(5)) for part in (gray[2], colour.images[2]))
     np.testing.assert_allclose(three, np.repeat(one[..., None], 3, axis=2), atol=1e-9)
 
 

@@ -14,10 +14,10 @@ import pytest
 
 from oodshape.core.errors import InputError
 from oodshape.images.decode.read import Unreadable
-from oodshape.images.overlap import copies
+from oodshape.images.duplicates import find_copies
 from oodshape.images.sources.archives import ParquetImages, TarImages
-from oodshape.images.sources.listing import image_set, in_column, one_by_one
-from oodshape.images.sources.storage import readable
+from oodshape.images.sources.open_images import in_column, open_images, stream_images
+from oodshape.images.sources.storage import as_decodable
 
 pa = pytest.importorskip("pyarrow", reason="Parquet is read by pyarrow")
 pq = pytest.importorskip("pyarrow.parquet", reason="Parquet is read by pyarrow")
@@ -52,11 +52,11 @@ def write_folder(root: Path) -> None:
 def test_tars_give_their_images_in_order_with_labels(tmp_path: Path) -> None:
     write_tar(tmp_path / "01.tar", {"b.png": encoded(3), "b.cls": b"7"})
     write_tar(tmp_path / "00.tar", {"x.cls": b"1", "x.jpg": encoded(1), "d/y.PNG": encoded(2), "x.json": b"{}"})
-    images = image_set(f"{tmp_path}/*.tar")
+    images = open_images(f"{tmp_path}/*.tar")
     assert isinstance(images, TarImages)
     assert [shade(images[row]) for row in range(3)] == [1, 2, 3]
     assert images.labels.tolist() == [1, -1, 7]
-    assert [pair[0] for pair in one_by_one(f"{tmp_path}/*.tar").pairs()] == [
+    assert [pair[0] for pair in stream_images(f"{tmp_path}/*.tar").pairs()] == [
         f"{tmp_path}/{name}" for name in ("00.tar/x.jpg", "00.tar/d/y.PNG", "01.tar/b.png")
     ]
 
@@ -65,12 +65,12 @@ def test_tars_give_their_images_in_order_with_labels(tmp_path: Path) -> None:
 def test_a_tar_that_ends_early_is_one_line_or_an_unreadable_image(tmp_path: Path, cut: int) -> None:
     path = tmp_path / "a.tar"
     write_tar(path, {"x.png": encoded(1), "y.png": encoded(2)})
-    whole = image_set(path)
+    whole = open_images(path)
     path.write_bytes(path.read_bytes()[:cut])
     with pytest.raises(Unreadable, match="a.tar/y.png cannot be read"):
         whole[1]
     with pytest.raises(InputError, match="a.tar is no tar file, or ends early"):
-        image_set(path)
+        open_images(path)
 
 
 @pytest.mark.parametrize("place", [1024 + 148, 1024, 2048])
@@ -81,7 +81,7 @@ def test_a_damaged_header_does_not_hide_the_images_after_it(tmp_path: Path, plac
     data[place : place + 8] = b"\xff" * 8
     path.write_bytes(data)
     with pytest.raises(InputError, match="a.tar is no tar file, or ends early .after"):
-        image_set(path)
+        open_images(path)
 
 
 def test_wrong_archives_are_refused(tmp_path: Path) -> None:
@@ -89,15 +89,15 @@ def test_wrong_archives_are_refused(tmp_path: Path) -> None:
     (tmp_path / "c.tgz").write_bytes(b"")
     write_tar(tmp_path / "d.tar", {"notes.txt": b"nothing"})
     with pytest.raises(InputError, match="b.tar is no tar file"):
-        image_set(tmp_path / "b.tar")
+        open_images(tmp_path / "b.tar")
     with pytest.raises(InputError, match="c.tgz is compressed.*unpack it"):
-        image_set(tmp_path / "c.tgz")
+        open_images(tmp_path / "c.tgz")
     with pytest.raises(InputError, match="no image lies in .*d.tar"):
-        image_set(tmp_path / "d.tar")
+        open_images(tmp_path / "d.tar")
     with pytest.raises(InputError, match="there is no file .*e.tar"):
-        image_set(tmp_path / "e.tar")
+        open_images(tmp_path / "e.tar")
     with pytest.raises(InputError, match="no file matches"):
-        image_set(f"{tmp_path}/none-*.tar")
+        open_images(f"{tmp_path}/none-*.tar")
 
 
 def test_a_parquet_column_by_row(tmp_path: Path) -> None:
@@ -118,7 +118,7 @@ def test_a_parquet_column_by_row(tmp_path: Path) -> None:
 def test_cells_as_hugging_face_has_them(tmp_path: Path) -> None:
     cells = [{"bytes": encoded(9), "path": "a.png"}, None, {"bytes": b"no image", "path": None}]
     pq.write_table(pa.table({"image": cells, "label": ["cat", None, "dog"]}), tmp_path / "a.parquet")
-    images = image_set(tmp_path / "a.parquet")
+    images = open_images(tmp_path / "a.parquet")
     assert shade(images[0]) == 9
     assert images.labels.tolist() == [-1, -1, -1]
     with pytest.raises(Unreadable, match="a.parquet/1 has no image in the column image"):
@@ -134,11 +134,11 @@ def test_wrong_tables_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="has no column picture; there are image, other"):
         in_column(str(tmp_path / "a.parquet"), "picture")
     with pytest.raises(InputError, match="the column image of .*a.parquet holds string"):
-        image_set(tmp_path / "a.parquet")
+        open_images(tmp_path / "a.parquet")
     with pytest.raises(InputError, match="b.parquet has no row"):
-        image_set(tmp_path / "b.parquet")
+        open_images(tmp_path / "b.parquet")
     with pytest.raises(InputError, match="c.parquet is damaged"):
-        image_set(tmp_path / "c.parquet")
+        open_images(tmp_path / "c.parquet")
     with pytest.raises(InputError, match="a column is for Parquet files"):
         in_column(str(tmp_path), "image")
 
@@ -154,12 +154,12 @@ def addresses(root: Path) -> dict[str, str]:
 @pytest.mark.parametrize("kind", ["file", "memory"])
 def test_an_address_gives_what_the_folder_gives(tmp_path: Path, kind: str) -> None:
     write_folder(tmp_path / "images")
-    folder, remote = image_set(tmp_path / "images"), image_set(addresses(tmp_path / "images")[kind])
+    folder, remote = open_images(tmp_path / "images"), open_images(addresses(tmp_path / "images")[kind])
     assert [shade(remote[row]) for row in range(len(remote))] == [shade(folder[row]) for row in range(len(folder))]
     assert remote.labels.tolist() == folder.labels.tolist()
     assert remote.classes == ("cats", "dogs")
     assert remote.identities.tolist() == folder.identities.tolist()
-    assert copies(remote, folder) == [remote.called(row) for row in range(len(remote))]
+    assert find_copies(remote, folder) == [remote.called(row) for row in range(len(remote))]
 
 
 @pytest.mark.parametrize("kind", ["file", "memory"])
@@ -175,30 +175,30 @@ def test_archives_tables_globs_and_single_images_behind_an_address(tmp_path: Pat
         "cats/*.png": [10, 10],
         "cats/more/c.png": [15],
     }.items():
-        images = image_set(f"{address}/{given}")
+        images = open_images(f"{address}/{given}")
         assert [shade(images[row]) for row in range(len(images))] == shades, given
 
 
 def test_offline_no_address_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OODSHAPE_OFFLINE", "1")
     with pytest.raises(InputError, match="--offline or OODSHAPE_OFFLINE forbids"):
-        readable("http://192.0.2.1/a.png")
+        as_decodable("http://192.0.2.1/a.png")
 
 
 def test_what_is_not_behind_an_address_is_one_line() -> None:
     with pytest.raises(InputError, match="no image lies in memory://nowhere"):
-        image_set("memory://nowhere")
+        open_images("memory://nowhere")
     with pytest.raises(InputError, match="there is no file memory://nowhere.tar"):
-        image_set("memory://nowhere.tar")
+        open_images("memory://nowhere.tar")
     with pytest.raises(InputError, match="nosuch://x cannot be opened"):
-        image_set("nosuch://x")
+        open_images("nosuch://x")
 
 
 def test_a_list_may_hold_addresses(tmp_path: Path) -> None:
     write_folder(tmp_path / "images")
     address = addresses(tmp_path / "images")["memory"]
     (tmp_path / "list.txt").write_text(f"{address}/dogs/a.png 3\nimages/cats/a.png\n{address}/gone.png\n")
-    images = image_set(tmp_path / "list.txt")
+    images = open_images(tmp_path / "list.txt")
     assert [shade(images[row]) for row in (0, 1)] == [10, 10]
     assert images.labels.tolist() == [3, -1, -1]
     with pytest.raises(Unreadable, match="memory://images/gone.png cannot be read"):
@@ -208,11 +208,11 @@ def test_a_list_may_hold_addresses(tmp_path: Path) -> None:
 def test_a_changed_file_changes_the_fingerprint(tmp_path: Path) -> None:
     write_folder(tmp_path / "images")
     address = addresses(tmp_path / "images")["memory"]
-    before = image_set(address).fingerprint
-    assert image_set(address).fingerprint == before
+    before = open_images(address).fingerprint
+    assert open_images(address).fingerprint == before
     fsspec.filesystem("memory").pipe("/images/dogs/a.png", encoded(77))
-    assert image_set(address).fingerprint != before
-    assert image_set(address, upright=True).fingerprint != image_set(address).fingerprint
+    assert open_images(address).fingerprint != before
+    assert open_images(address, upright=True).fingerprint != open_images(address).fingerprint
 
 
 @pytest.mark.parametrize(
@@ -236,9 +236,9 @@ def test_file_systems_that_read_more_than_bytes_are_refused(address: str, tmp_pa
     given = address.format(file=file)
     (tmp_path / "list.txt").write_text(f"{given}\n")
     with pytest.raises(InputError, match="cannot be opened|there is no file|cannot be read") as caught:
-        image_set(tmp_path / "list.txt")[0]
+        open_images(tmp_path / "list.txt")[0]
     assert "\n" not in str(caught.value)
     if "://" in given.partition("::")[0]:
         with pytest.raises(InputError, match="addresses begin with file://"):
-            readable(given)
+            as_decodable(given)
     assert not (tmp_path / "CODE_RAN").exists()

@@ -11,8 +11,8 @@ import torch
 
 from data import arrays, features, proxy
 from oodshape import METHODS, Features, InputError, Method, auroc
-from oodshape.features.proxy import crossed_features
-from oodshape.methods.auto import CANDIDATES, Auto, split, try_on_proxies
+from oodshape.features.proxy import cross_features
+from oodshape.methods.auto import CANDIDATES, Auto, split_selection, try_on_proxies
 from oodshape.methods.base import Identity
 from oodshape.methods.fusion import SCRAMBLED, Component, Fusion
 from oodshape.methods.heads import Linear
@@ -34,14 +34,14 @@ def test_parts_are_disjoint_and_go_by_identity() -> None:
     found = []
     for rows in (np.arange(1001), np.random.default_rng(0).permutation(1001)):
         data = Features.from_arrays(z[rows], head, identities=rows)
-        numbers = [{int(row[0]) for _, raw in part.chunks() for row in raw} for part in split(data, 0.25)]
+        numbers = [{int(row[0]) for _, raw in part.chunks() for row in raw} for part in split_selection(data, 0.25)]
         assert numbers[0] | numbers[1] == set(range(1001))
         assert not numbers[0] & numbers[1]
         assert 200 < len(numbers[1]) < 300
         found.append(numbers)
     assert found[0] == found[1]
     with pytest.raises(InputError, match="0.25 of 3 training images is none"):
-        split(features(3), 0.25)
+        split_selection(features(3), 0.25)
 
 
 def test_p_values_are_shares_and_fall_below_the_lowest() -> None:
@@ -108,9 +108,9 @@ def test_the_best_candidates_are_fused_with_a_veto() -> None:
     detector = AUTO.fit(train, proxy=[images])
     fusion = detector.scorer
     assert isinstance(fusion, Fusion)
-    fitting, selection = split(train, 0.25)
+    fitting, selection = split_selection(train, 0.25)
     means, seen, wanted = {}, {}, {}
-    near, crossed = HeldOutClasses.of(fitting, selection), crossed_features(selection)
+    near, crossed = HeldOutClasses.of(fitting, selection), cross_features(selection)
     for name in CANDIDATES:
         single = METHODS[name].fit(fitting)
         inside = single.score(selection).numpy()
@@ -145,7 +145,7 @@ def test_a_saturated_proxy_set_has_no_weight() -> None:
     trivial = Features.from_arrays(np.zeros_like(z), head)
     assert AUTO.fit(train, proxy=[images]).scorer.notes == ()
     names = ("energy", "msp", "knn", "gen")
-    few = try_on_proxies({name: METHODS[name] for name in names}, *split(train, 0.25), [trivial])
+    few = try_on_proxies({name: METHODS[name] for name in names}, *split_selection(train, 0.25), [trivial])
     (place,) = np.flatnonzero(few.saturated)
     assert few.proxies[place] == SCRAMBLED
     assert few.notes == (f"{SCRAMBLED}: saturated, weight 0",)
@@ -166,7 +166,7 @@ def test_one_is_the_plain_method() -> None:
     detector = Method(score=Auto(candidates=("energy", "msp"), fuse=1)).fit(train, proxy=[proxy()])
     (chosen,) = detector.scorer.components
     assert chosen.name == detector.scorer.ranking[0][0]
-    wanted = METHODS[chosen.name].fit(split(train, 0.25)[0]).score(test)
+    wanted = METHODS[chosen.name].fit(split_selection(train, 0.25)[0]).score(test)
     torch.testing.assert_close(detector.score(test), wanted)
 
 
@@ -236,7 +236,7 @@ def test_the_classes_left_out_are_those_of_the_whole_head() -> None:
     # an image of a class that stays keeps its class; one of the class left out gets another
     stays = [place for place in range(7) if place != gone]
     assert [stays[c] for c in near.inside.predictions] == predicted[predicted != gone].tolist()
-    assert str(near) == f"{len(near.outside)} images of 1 of 7 classes, held out"
+    assert str(near) == f"held-out classes ({len(near.outside)} images, 1 of 7 classes)"
 
 
 def test_the_worth_is_the_auroc_of_the_smaller_network() -> None:

@@ -13,20 +13,20 @@ from scipy.stats import kstest
 from data import arrays, features
 from oodshape import METHODS, Features, InputError, Method, paper_methods
 from oodshape.features.moments import Moments
-from oodshape.features.running_sums import Statistic
+from oodshape.features.statistic import Statistic
 from oodshape.methods.base import Shape
 from oodshape.methods.heads import Dice, Lts
-from oodshape.methods.perturb.none import NoPerturbation
+from oodshape.methods.perturb.base import NoPerturbation
 from oodshape.methods.perturb.odin import Odin
 from oodshape.methods.records import RECORDS
 from oodshape.methods.scores.class_means import She
-from oodshape.methods.scores.decision_boundary import Gen, Nci
-from oodshape.methods.scores.logits import LogSoftmax, MaxSoftmax, Tempered
+from oodshape.methods.scores.decision_boundary import Nci
+from oodshape.methods.scores.logits import Gen, LogSoftmax, MaxSoftmax, Tempered
 from oodshape.methods.scores.mahalanobis import Mds, MdsPlus, Rmds, RmdsPlus
 from oodshape.methods.scores.nearest_neighbours import Knn, NnGuide
 from oodshape.methods.scores.openood_variants import ShareKnn
 from oodshape.methods.scores.subspace import Neco, Vim
-from oodshape.methods.shapes.ash import AshB, AshP, AshRand, AshS, Scale, uniform
+from oodshape.methods.shapes.ash import AshB, AshP, AshRand, AshS, Scale, draw_uniform
 from oodshape.methods.shapes.bats_ras import Bats
 from oodshape.methods.shapes.clipping import Band, BFAct, Clip, Product, ProductShape, ReAct, SoftClip, VraP
 from oodshape.methods.shapes.piecewise import PiecewiseConstant
@@ -303,7 +303,7 @@ def test_odin_steps_against_the_gradient() -> None:
 
 
 def test_ash_rand_is_uniform_and_hangs_on_the_seed_alone() -> None:
-    noise = uniform(100_000, 0).astype(np.float64)
+    noise = draw_uniform(100_000, 0).astype(np.float64)
     assert kstest(noise, "uniform").pvalue > 0.001
     assert abs(np.corrcoef(noise[:-1], noise[1:])[0, 1]) < 0.02
     z = torch.rand(200, 512)

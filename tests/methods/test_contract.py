@@ -17,13 +17,13 @@ from oodshape import METHODS, Detector, Features, InputError, Outputs
 from oodshape.methods.auto import CANDIDATES
 from oodshape.methods.fit_all import fit_all, fit_each, score_each
 from oodshape.methods.fusion import Fusion
-from oodshape.methods.records import import_types
+from oodshape.methods.records import import_method_types
 from oodshape.methods.shapes.piecewise import PiecewiseConstant
 from oodshape.networks.head import Head
 from oracle.paper_methods import naive_scores
 
 NAMES = list(METHODS)
-import_types()
+import_method_types()
 SIGNED = [False, True]
 
 

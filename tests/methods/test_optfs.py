@@ -13,7 +13,7 @@ from data import arrays, features
 from oodshape import METHODS, Features, InputError, auroc
 from oodshape.features import kernels
 from oodshape.methods.detector import Method
-from oodshape.methods.shapes.optfs import OptFS, within_energy
+from oodshape.methods.shapes.optfs import OptFS, solve_theta
 from oodshape.methods.shapes.piecewise import Grid, PiecewiseConstant
 from oodshape.methods.training import Training
 from oracle.shaping import naive_energies, naive_optfs, naive_shape
@@ -213,7 +213,7 @@ def test_no_other_theta_of_the_same_energy_has_a_larger_impact(pairs: list[tuple
         constraints={"type": "eq", "fun": lambda theta: theta**2 @ energy - energy.sum()},
         options={"maxiter": 500, "ftol": 1e-12},
     )
-    theta = within_energy(impact, energy)
+    theta = solve_theta(impact, energy)
     assert theta.astype(float) ** 2 @ energy == pytest.approx(energy.sum(), rel=1e-5)
     assert theta @ impact >= -found.fun * (1 - 1e-5)
     if found.success:
@@ -221,7 +221,7 @@ def test_no_other_theta_of_the_same_energy_has_a_larger_impact(pairs: list[tuple
 
 
 def test_an_energy_beyond_float32_counts_as_none() -> None:
-    assert within_energy(np.array([1e-50, 1.0]), np.array([1e-90, 1.0])).tolist() == [0, 1]
+    assert solve_theta(np.array([1e-50, 1.0]), np.array([1e-90, 1.0])).tolist() == [0, 1]
 
 
 @pytest.mark.parametrize("half", [True, False])

@@ -11,15 +11,15 @@ from pathlib import Path
 import pytest
 
 from oodshape import METHODS, InputError, Method, find_method, paper_methods
-from oodshape.benchmark.plan import methods_of
+from oodshape.benchmark.plan import select_methods
 from oodshape.benchmark.spec import Benchmark
 from oodshape.core.values import Value
-from oodshape.methods.describe import cited, describe_deviations, describe_method, method_lines, show_recipe
-from oodshape.methods.records import RECORDS, REFERENCES, Record, import_types
+from oodshape.methods.describe import describe_deviations, describe_method, find_titles, format_recipe, method_rows
+from oodshape.methods.records import RECORDS, REFERENCES, Record, import_method_types
 from oodshape.methods.registry import find_record, make_method
-from oodshape.report.method_styles import BLOCKS, FAMILIES, family, style
-from oodshape.report.pages.benchmark_page import payload
-from oodshape.report.tables.table import table
+from oodshape.report.method_styles import BLOCKS, FAMILIES, method_family, method_style
+from oodshape.report.pages.benchmark_page import page_data
+from oodshape.report.tables.table import make_table
 from synthetic import results
 
 BLOCKED = """
@@ -32,7 +32,7 @@ main()
 """
 
 
-import_types()
+import_method_types()
 
 
 @pytest.mark.parametrize("name", RECORDS)
@@ -44,7 +44,7 @@ def test_a_record_and_its_recipe_agree(name: str) -> None:
     assert method.wants_proxy is (record.family == "choice")
     names = {kind: known for kind, known in Value.known.items() if ":" not in kind}
     of_paper = paper_methods("cifar10")[name] if name in METHODS else method
-    for text, wanted in ((show_recipe(record), method), (repr(method), method), (repr(of_paper), of_paper)):
+    for text, wanted in ((format_recipe(record), method), (repr(method), method), (repr(of_paper), of_paper)):
         assert eval(text, names) == wanted
         assert hash(eval(text, names)) == hash(wanted)
 
@@ -60,19 +60,20 @@ def added(monkeypatch: pytest.MonkeyPatch) -> Record:
 def test_a_record_is_enough_for_lists_benchmarks_tables_pages_and_styles(added: Record) -> None:
     assert METHODS["new"].shape.q == 0.8
     assert list(METHODS)[-1] == "new"
-    assert any(line[:3] == ("new", "New", "a new idea") for line in method_lines())
+    assert any(line[:3] == ("new", "New", "a new idea") for line in method_rows())
     assert dict(describe_method("New"))["recipe"] == "Method(shape=ReAct(q=0.8))"
     for settings in ("general", "imagenet", "openood"):
-        assert methods_of(replace(Benchmark.load("digits"), settings=settings))["new"] == make_method(added)
+        assert select_methods(replace(Benchmark.load("digits"), settings=settings))["new"] == make_method(added)
     run = results(methods=("msp", "vim", "new", "mine"))
-    lines = {line.method: line.rule for line in table(run).lines}
+    lines = {line.method: line.rule for line in make_table(run).lines}
     assert lines == {"msp": False, "vim": True, "new": False, "mine": True}  # with those since the paper
-    assert "Custom methods, which are not part of oodshape: mine." in table(run).notes
-    shown = {method["name"]: method for method in payload(run)["methods"]}
+    assert "Custom methods, which are not part of oodshape: mine." in make_table(run).notes
+    shown = {method["name"]: method for method in page_data(run)["methods"]}
     assert (shown["new"]["kind"], shown["new"]["sentence"]) == ("since the paper", "a new idea")
-    assert (shown["mine"]["kind"], shown["mine"]["sentence"]) == ("custom", "")
-    assert (family("new"), style("new").color) == ("shaping", style("react").color)
-    assert style("new").dashes not in [style(name).dashes for name in RECORDS if family(name) == "shaping"][:-1]
+    assert (shown["mine"]["kind"], shown["mine"].get("sentence")) == ("custom", None)
+    assert (method_family("new"), method_style("new").color) == ("shaping", method_style("react").color)
+    others = [method_style(name).dashes for name in RECORDS if method_family(name) == "shaping"][:-1]
+    assert method_style("new").dashes not in others
 
 
 def test_references_are_those_of_the_tests(shared) -> None:
@@ -85,7 +86,7 @@ def test_references_are_those_of_the_tests(shared) -> None:
 @pytest.mark.parametrize("name", RECORDS)
 def test_a_method_has_its_paper(name: str) -> None:
     record = RECORDS[name]
-    found = cited(record.citation)
+    found = find_titles(record.citation)
     assert [title for title, _ in found] == record.citation.split("*")[1::2]  # none without an address
     assert found or record.citation.startswith("Our own")
     assert all(address.startswith("https://") for _, address in found)

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from oodshape import METHODS, Classifier, Detector, Features, InputError, Method
 from oodshape.methods.fit_all import fit_all
-from oodshape.methods.guarded_net import wrap
+from oodshape.methods.guarded_net import wrap_network
 from oodshape.methods.perturb.odin import Odin
 from other_heads import FOUND, POOLED, convolved
 from small_nets import Net
@@ -179,13 +179,13 @@ def test_a_network_that_changes_the_logits_is_refused(
 def test_thresholds(net: nn.Module, detectors: dict[str, Detector]) -> None:
     detector, images = detectors["energy"], pictures(60, seed=7)
     each = torch.linspace(-5, 5, 7)
-    guarded = wrap(net, detector, each)
+    guarded = wrap_network(net, detector, each)
     logits, score, accepted = guarded(images)
     assert torch.equal(accepted, score >= each[logits.argmax(dim=1)])
     assert torch.equal(guarded(images, torch.tensor([0.5]))[2], score >= 0.5)
     for bad in (torch.zeros(3), torch.tensor(0.0)):
         with pytest.raises(InputError, match=r"shape \[1\] or \[7\]"):
-            wrap(net, detector, bad)
+            wrap_network(net, detector, bad)
 
 
 def test_what_cannot_be_wrapped_says_why(net: nn.Module, train: Features, detectors: dict[str, Detector]) -> None:

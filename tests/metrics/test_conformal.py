@@ -17,15 +17,15 @@ from oodshape import METHODS, Detector, Features, InputError
 from oodshape.metrics.conformal import (
     POOL,
     allowed_rate,
-    by_class,
     false_discoveries,
     fewest_flagged,
+    group_by_class,
     images_needed,
     p_values,
-    rank,
     rejected_count,
     rejected_share,
     threshold,
+    threshold_rank,
 )
 from oodshape.metrics.sequential_test import ODDS, RateTest
 
@@ -35,8 +35,8 @@ ENERGY = METHODS["energy"].fit(features())
 def test_the_fewest_images_by_hand() -> None:
     assert [images_needed(alpha) for alpha in (0.05, 0.1, 0.01, 0.5, 0.3)] == [19, 9, 99, 1, 3]
     for alpha in (0.05, 0.3, 0.07):
-        assert rank(images_needed(alpha), alpha) == 1
-        assert rank(images_needed(alpha) - 1, alpha) == 0
+        assert threshold_rank(images_needed(alpha), alpha) == 1
+        assert threshold_rank(images_needed(alpha) - 1, alpha) == 0
 
 
 def test_the_rejected_count_follows_the_beta_binomial_law() -> None:
@@ -101,7 +101,7 @@ def test_classes_with_too_few_images_share_a_pool_with_the_smallest_class() -> N
     assert sorted(detector.class_scores) == [POOL, 0, 1]
     for labels in ([0], [1], [2, 3]):
         mine = np.sort(scores[np.isin(classes, labels)])
-        assert detector.thresholds[labels].tolist() == [float(mine[rank(len(mine), 0.1) - 1])] * len(labels)
+        assert detector.thresholds[labels].tolist() == [float(mine[threshold_rank(len(mine), 0.1) - 1])] * len(labels)
     assert detector.threshold == float(detector.thresholds[3])
 
 
@@ -128,7 +128,7 @@ def test_rare_classes_do_not_raise_the_rejection_rate(name: str, step: float) ->
         groups = rng.choice(len(law), size=n, p=law)
         scores = (level[groups] + rng.normal(size=n)).astype(np.float32)
         order = np.argsort(scores)
-        found = by_class(scores[order], groups[order], alpha)
+        found = group_by_class(scores[order], groups[order], alpha)
         limits = np.array([threshold(found.get(label, found[POOL]), alpha) for label in range(len(law))])
         rates.append(law @ norm.cdf(limits - level))
     assert np.mean(rates) <= alpha + 3 * np.std(rates) / np.sqrt(len(rates))
@@ -147,7 +147,7 @@ def test_accepted_means_a_p_value_above_alpha_within_the_class_or_the_pool(
 ) -> None:
     ascending = np.sort(np.array(scores, np.float32))
     labels = np.array(groups[: len(scores)])
-    for label, own in by_class(ascending, labels, alpha).items():
+    for label, own in group_by_class(ascending, labels, alpha).items():
         assert label == POOL or len(own) >= (labels == label).sum()  # its own images, and those of a pool it is in
         exact = Fraction(1 + int((own <= new).sum()), len(own) + 1)
         assert float(p_values(own, torch.tensor([float(new)]))[0]) == pytest.approx(float(exact))

@@ -13,8 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from oodshape.core.errors import InputError
-from oodshape.metrics.detection import Estimate, auroc, bootstrap, mcnemar
-from oodshape.metrics.registry import METRICS, check_metrics, find_metric, flatten, gather, measure
+from oodshape.metrics.detection import Estimate, auroc, bootstrap
+from oodshape.metrics.registry import METRICS, check_metrics, find_metric, flatten_metrics, gather_metrics, measure
+from oodshape.metrics.significance import mcnemar
 from oracle.metrics import naive_joint_aurc, naive_joint_risks
 
 scores = st.lists(st.integers(0, 6).map(float), min_size=1, max_size=12)
@@ -125,7 +126,7 @@ def test_flat_columns_come_back() -> None:
     found = {
         name: Estimate(0.5, 0.4, 0.6) if each.interval else Estimate(2.0, 2.0, 2.0) for name, each in METRICS.items()
     }
-    assert gather({"method": "msp", **flatten(found)}) == (found, {"method": "msp"})
+    assert gather_metrics({"method": "msp", **flatten_metrics(found)}) == (found, {"method": "msp"})
 
 
 def test_what_cannot_be_measured_is_refused() -> None:

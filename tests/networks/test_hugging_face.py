@@ -93,10 +93,10 @@ PROCESSORS: dict[str, tuple[dict[str, Any], tuple[Any, Any, str]]] = {
 
 @pytest.mark.parametrize("kind", PROCESSORS)
 def test_the_steps_of_a_processor_are_followed(transformers: Any, kind: str) -> None:
-    from oodshape.networks.hugging_face import preprocessing_of
+    from oodshape.networks.hugging_face import read_processor
 
     said, wanted = PROCESSORS[kind]
-    made = preprocessing_of(transformers.CLIPImageProcessor(**({"do_center_crop": False} | said)))
+    made = read_processor(transformers.CLIPImageProcessor(**({"do_center_crop": False} | said)))
     assert (made.resize, made.crop, made.interpolation) == wanted
 
 

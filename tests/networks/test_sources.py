@@ -13,8 +13,8 @@ import torch
 from torch import nn
 
 from oodshape import Classifier, InputError, Preprocessing
-from oodshape.networks.device import described, device_named
-from oodshape.networks.loading import Source, built, open_model, prepared
+from oodshape.networks.device import describe_device, find_device
+from oodshape.networks.loading import OpenNet, call_builder, open_model, override
 from oodshape.networks.model_names import imagenet_classes
 from oodshape.networks.zoo import build
 from small_nets import Net, body, explains, images
@@ -169,7 +169,7 @@ def test_a_function_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert source.native == Preprocessing(mean=(0.5,), std=(0.5,))
     assert open_model("my_nets_of_this_test:plain").native is None
     with pytest.raises(InputError, match="must return a network, or .*got int"):
-        built("my_nets_of_this_test:wrong")
+        call_builder("my_nets_of_this_test:wrong")
     message = (
         r"^my_nets_of_this_test:boom failed: NameError: name 'later' is not defined \(my_nets_of_this_test.py:11\)$"
     )
@@ -184,7 +184,7 @@ def test_a_function_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     ):
         open_model("broken_net_of_this_test:make")
     with pytest.raises(InputError, match="cannot import 'my_nets_of_this_test:none'"):
-        built("my_nets_of_this_test:none")
+        call_builder("my_nets_of_this_test:none")
 
 
 @pytest.mark.parametrize(
@@ -206,17 +206,17 @@ def test_mistakes_say_what_a_model_is(spec: str, message: str) -> None:
 
 def test_a_pair_of_sides_takes_the_place_of_resize_and_crop() -> None:
     native = Preprocessing(mean=(0.5,), std=(0.5,), resize=20, crop=16)
-    assert prepared(native, resize=24) == Preprocessing(mean=(0.5,), std=(0.5,), resize=24, crop=16)
-    assert prepared(native, resize=(64, 48)) == Preprocessing(mean=(0.5,), std=(0.5,), resize=(64, 48))
-    assert prepared(native, resize=(64, 48), crop=40).crop == 40
+    assert override(native, resize=24) == Preprocessing(mean=(0.5,), std=(0.5,), resize=24, crop=16)
+    assert override(native, resize=(64, 48)) == Preprocessing(mean=(0.5,), std=(0.5,), resize=(64, 48))
+    assert override(native, resize=(64, 48), crop=40).crop == 40
     with pytest.raises(InputError, match=r"Preprocessing\(mean=.*--preprocessing 'mean=0.485.*Give mean and std"):
-        prepared(None, mean=(0.1,))
+        override(None, mean=(0.1,))
 
 
 def test_an_archive_gives_what_the_network_gives(tmp_path: Path) -> None:
     path = export(tmp_path / "net.pt2")
     source = open_model(path, trust_code=True)
-    assert isinstance(source, Source)
+    assert isinstance(source, OpenNet)
     ours, theirs = source.classifier(IMAGES), Classifier(build("digits-convnet"))(IMAGES)
     torch.testing.assert_close(ours.logits, theirs.logits)
     torch.testing.assert_close(ours.features, theirs.features)
@@ -259,19 +259,19 @@ def no_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("two_gpus")
 def test_auto_takes_the_gpu_that_is_here_and_says_which() -> None:
-    assert device_named("auto") == device_named("cuda") == torch.device("cuda", 0)
-    assert described(device_named("cuda:1")) == "cuda:1 (Made-up 1)"
+    assert find_device("auto") == find_device("cuda") == torch.device("cuda", 0)
+    assert describe_device(find_device("cuda:1")) == "cuda:1 (Made-up 1)"
     with pytest.raises(InputError, match="there are 2 cuda devices, cuda:0 to cuda:1, but got 'cuda:2'"):
-        device_named("cuda:2")
+        find_device("cuda:2")
 
 
 @pytest.mark.usefixtures("no_gpus")
 def test_without_a_gpu_auto_is_the_cpu() -> None:
-    assert device_named("auto") == torch.device("cpu")
-    assert described(device_named("auto")) == "cpu"
+    assert find_device("auto") == torch.device("cpu")
+    assert describe_device(find_device("auto")) == "cpu"
     for name in ("cuda", "cuda:0", "mps", "xpu"):
         with pytest.raises(InputError, match=f"sees no {name[:4].rstrip(':')} device here, but got '{name}'; use auto"):
-            device_named(name)
+            find_device(name)
 
 
 @pytest.mark.parametrize("name", ["gpu", "cuda:x", "", "CPU"])
@@ -279,7 +279,7 @@ def test_other_names_are_refused(name: str) -> None:
     with pytest.raises(InputError, match="precision must be float32, bfloat16 or float16, got "):
         Classifier(Net(), precision=name)  # type: ignore[arg-type]
     with pytest.raises(InputError, match="device must be auto, cpu, cuda, cuda:N, mps or xpu, got "):
-        device_named(name)
+        find_device(name)
 
 
 def test_a_network_moves_and_is_taken_in_another_precision() -> None:

@@ -12,7 +12,7 @@ from torch import nn
 from torch.nn import functional as f
 
 from oodshape.core.errors import InputError
-from oodshape.images.datasets.cifar_mnist_svhn import cifar
+from oodshape.images.datasets.cifar_mnist_svhn import read_cifar
 from oodshape.networks.classifier import Classifier
 from oodshape.networks.weights import load_weights
 from oodshape.networks.zoo import MODELS, build, find_weights
@@ -28,7 +28,7 @@ def _seed() -> None:
 
 def test_densenet_gives_the_stored_features_and_labels(shared: Path) -> None:
     net = build("cifar10-densenet101", shared / "weights" / "densenet101_cifar10.safetensors")
-    data, rows = cifar(shared / "data/cifar10", 10, train=False), slice(0, 5000, 50)
+    data, rows = read_cifar(shared / "data/cifar10", 10, train=False), slice(0, 5000, 50)
     classifier = Classifier(net)
     outputs = classifier(MODELS["cifar10-densenet101"].paper.batch(data.images[rows]))
     stored = np.load(shared / "features/cifar10_densenet101/test.npz")

@@ -10,10 +10,10 @@ import pytest
 import torch
 
 from browser import Opened
-from oodshape.benchmark.plan import Options
-from oodshape.benchmark.run import run
+from oodshape.benchmark.plan import BenchOptions
+from oodshape.benchmark.run import run_benchmark
 from oodshape.benchmark.spec import Benchmark
-from oodshape.report.pages.benchmark_page import write_page
+from oodshape.report.pages.benchmark_page import write_benchmark_page
 
 METHODS = ("msp", "energy", "react", "optfs-e", "knn", "vim")
 
@@ -24,10 +24,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("browser")
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
-    results = run(Benchmark.load("digits"), Options(methods=METHODS, limit=80, resamples=20, progress=False))
+    results = run_benchmark(
+        Benchmark.load("digits"), BenchOptions(methods=METHODS, limit=80, resamples=20, progress=False)
+    )
     torch.set_num_threads(threads)
     results.save(folder)
-    write_page(results, folder / "report.html")
+    write_benchmark_page(results, folder / "report.html")
     return folder
 
 

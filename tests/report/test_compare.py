@@ -9,16 +9,16 @@ import numpy as np
 import pytest
 
 from oodshape import METHODS, InputError
-from oodshape.benchmark.results import Results
+from oodshape.benchmark.results import RunResults
 from oodshape.benchmark.spec import Benchmark
 from oodshape.methods.records import RECORDS
 from oodshape.report.tables.markdown_latex import to_latex, to_markdown
-from oodshape.report.tables.named_tables import tables_of
+from oodshape.report.tables.named_tables import make_named_tables
 from oodshape.report.tables.openood import (
     BOARDS,
+    explain_not_comparable,
+    load_leaderboard,
     openood_tables,
-    published,
-    why_not_comparable,
 )
 from oodshape.report.tables.paper import paper_figures, paper_sets
 from oodshape.report.tables.table import Table
@@ -26,8 +26,8 @@ from oodshape.report.tables.terminal import to_text
 from synthetic import row
 
 
-def results(*rows, settings: str = "imagenet", **more) -> Results:
-    return Results(rows, {"settings": {"settings": settings}, **more})
+def results(*rows, settings: str = "imagenet", **more) -> RunResults:
+    return RunResults(rows, {"settings": {"settings": settings}, **more})
 
 
 def cells(table: Table, method: str) -> dict[str, tuple[str, str]]:
@@ -72,7 +72,7 @@ def test_differences_by_hand() -> None:
         *(row("ResNet50", "msp", name, fpr95=0.70, auroc=0.75) for name in paper_sets("imagenet")),
         *(row("ResNet50", "mls", name) for name in paper_sets("imagenet")),
     )
-    (table,) = tables_of(made, paper=True)
+    (table,) = make_named_tables(made, paper=True)
     assert table.groups[:3] == ("ResNet50", "ResNet50 (paper)", "ResNet50 (difference)")
     found = cells(table, "msp")
     assert found["ResNet50"] == ("75.00", "70.00")
@@ -85,7 +85,7 @@ def test_differences_by_hand() -> None:
         assert "76.26" in text
         assert "eight OOD sets" in text
     few = replace(made, rows=tuple(each for each in made.rows if each.ood != "SUN"))
-    (table,) = tables_of(few, paper=True)
+    (table,) = make_named_tables(few, paper=True)
     assert cells(table, "msp")["ResNet50 (difference)"] == ("-", "-")  # means over other sets
     assert "No difference where our mean is over other OOD sets than the paper's." in table.notes
 
@@ -94,12 +94,12 @@ def test_by_ood_and_standard4_have_figures_of_their_own() -> None:
     made = results(
         row("ResNet50", "msp", "Species", fpr95=0.8, auroc=0.7), row("ResNet50", "msp", "SUN", fpr95=0.7, auroc=0.8)
     )
-    (by_ood,) = tables_of(made, "ood", paper=True)
+    (by_ood,) = make_named_tables(made, "ood", paper=True)
     found = cells(by_ood, "msp")
     assert found["Species (paper)"] == ("75.15", "79.53")
     assert found["SUN (difference)"] == ("-1.75", "+1.42")
     assert found["Average (paper)"] == (f"{(75.15 + 81.75) / 2:.2f}", f"{(79.53 + 68.58) / 2:.2f}")
-    (four,) = tables_of(made, "standard4", paper=True)
+    (four,) = make_named_tables(made, "standard4", paper=True)
     assert cells(four, "msp")["ResNet50"] == ("80.00", "70.00")  # SUN alone
     assert cells(four, "msp")["ResNet50 (paper)"] == ("82.82", "64.76")
     assert "standard four" in four.title
@@ -108,44 +108,23 @@ def test_by_ood_and_standard4_have_figures_of_their_own() -> None:
 
 def test_models_that_the_paper_has_not_stand_without_figures() -> None:
     known, own = row("ResNet50", "msp", "SUN"), row("mine", "msp", "SUN")
-    (table,) = tables_of(results(known, own), paper=True)
+    (table,) = make_named_tables(results(known, own), paper=True)
     assert cells(table, "msp")["mine (paper)"] == ("-", "-")
     assert cells(table, "msp")["Average (paper)"] == ("-", "-")  # not over the same models
-    plain, beside = tables_of(results(own, known), "ood", paper=True)
+    plain, beside = make_named_tables(results(own, known), "ood", paper=True)
     assert len(plain.groups) == 1
     assert len(beside.groups) == 3
     with pytest.raises(InputError, match="no figures for mine"):
-        tables_of(results(own), paper=True)
+        make_named_tables(results(own), paper=True)
 
 
 def test_a_comparison_that_means_nothing_is_refused() -> None:
     with pytest.raises(InputError, match="needs the paper's settings for cifar10, cifar100, imagenet, got 'general'"):
-        tables_of(results(row("ResNet50"), settings="general"), paper=True)
+        make_named_tables(results(row("ResNet50"), settings="general"), paper=True)
     with pytest.raises(InputError, match="standard4 is over iNaturalist, SUN, Places, Texture; these results have let"):
-        tables_of(results(row("ResNet50")), "standard4")
+        make_named_tables(results(row("ResNet50")), "standard4")
     with pytest.raises(InputError, match="no table 'five'"):
-        tables_of(results(row("ResNet50")), "five")  # type: ignore[arg-type]
-
-
-# Families
-
-
-def test_groups_are_means_over_models_and_the_average_is_over_all() -> None:
-    values = {"ResNet50": (0.1, "ConvNet"), "MobileNetV2": (0.2, "ConvNet"), "ViT-B-16": (0.6, "transformer")}
-    rows = [row(name, "msp", "SUN", fpr95=fp, auroc=1 - fp, family=family) for name, (fp, family) in values.items()]
-    (table,) = tables_of(results(*rows), "groups", paper=True)
-    assert table.groups[::3] == ("ConvNets", "transformers", "Average")
-    found = cells(table, "msp")
-    assert found["ConvNets"] == ("85.00", "15.00")
-    assert found["transformers"] == ("40.00", "60.00")
-    assert found["Average"] == ("70.00", "30.00")  # over three models, not over two families
-    assert [float(text) for text in found["ConvNets (paper)"]] == pytest.approx([76.835, 70.94], abs=0.0051)
-    assert found["Average (paper)"][1] == f"{(69.30 + 72.58 + 69.84) / 3:.2f}"
-    assert any("ConvNets: ResNet50, MobileNetV2; transformers: ViT-B-16" in note for note in table.notes)
-    lacking = [*rows, replace(rows[2], method="mls")]
-    (table,) = tables_of(results(*lacking), "groups")
-    assert cells(table, "mls")["ConvNets"] == ("-", "-")
-    assert table.lines[1].entries[-1].mark == " (1/3)"
+        make_named_tables(results(row("ResNet50")), "five")  # type: ignore[arg-type]
 
 
 RUNS = ("ResNet18 s0", "ResNet18 s1", "ResNet18 s2")
@@ -157,7 +136,7 @@ def value(run: int, method: int, ood: int, figure: int) -> float:
     return 0.5 + 0.01 * run + 0.03 * method + 0.02 * ood + 0.001 * figure
 
 
-def made(name: str = "openood-imagenet200", runs: tuple[str, ...] = RUNS, **settings) -> Results:
+def made(name: str = "openood-imagenet200", runs: tuple[str, ...] = RUNS, **settings) -> RunResults:
     rows = [
         row(
             run,
@@ -179,7 +158,7 @@ def made(name: str = "openood-imagenet200", runs: tuple[str, ...] = RUNS, **sett
     said = {"settings": "openood", "limit": None, **settings}
     if runs == RUNS:
         said["runs"] = dict.fromkeys(runs, "ResNet18")
-    return Results(tuple(rows), {"settings": said})
+    return RunResults(tuple(rows), {"settings": said})
 
 
 def test_the_table_has_means_over_runs_and_the_published_figures() -> None:
@@ -198,7 +177,7 @@ def test_the_table_has_means_over_runs_and_the_published_figures() -> None:
     said = " ".join(notes)
     assert "near: ssb_hard, ninco; far: inaturalist, textures, openimage_o" in said
     assert "ID accuracy: 87.00 ± 0.82" in said
-    assert "searched on OOD validation images (--settings openood-tuned): ash-b." in said
+    assert "searched on OOD validation images: ash-b." in said
 
 
 def test_several_networks_have_tables_and_one_run_no_deviation() -> None:
@@ -217,8 +196,8 @@ def test_several_networks_have_tables_and_one_run_no_deviation() -> None:
         (replace(made(), skipped=(("ninco", "not here"),)), "ninco is missing"),
     ],
 )
-def test_what_cannot_be_compared_is_said(given: Results, reason: str) -> None:
-    assert reason in why_not_comparable(given)
+def test_what_cannot_be_compared_is_said(given: RunResults, reason: str) -> None:
+    assert reason in explain_not_comparable(given)
     ((_, _, notes),) = openood_tables(given)
     assert any("Not comparable with the leaderboard: " in note for note in notes)
 
@@ -232,7 +211,7 @@ def test_a_set_that_is_missing_leaves_no_mean() -> None:
 
 
 def test_published_figures_belong_to_networks_and_methods_that_are_here() -> None:
-    places = published()
+    places = load_leaderboard()
     assert len(places) == 258
     assert {board for board, _, _ in places} == set(BOARDS.values())
     for name, board in BOARDS.items():

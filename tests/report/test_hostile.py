@@ -15,15 +15,14 @@ import pytest
 from browser import Opened
 from folders_of_digits import write_digits
 from oodshape import Guard
-from oodshape.benchmark.hardest_images import Pick, Samples
-from oodshape.benchmark.results import Results
+from oodshape.benchmark.results import RunResults
 from oodshape.core.options import RunOptions
 from oodshape.guard.check import check_guard
-from oodshape.images.datasets.digits import digits_sets
-from oodshape.images.sources.listing import one_by_one
-from oodshape.report.pages.benchmark_page import write_page
-from oodshape.report.pages.check_page import write_check
-from oodshape.report.pages.scored_page import Origin, ScoredRows, write_scored
+from oodshape.images.datasets.digits import load_digits_sets
+from oodshape.images.sources.open_images import stream_images
+from oodshape.report.pages.benchmark_page import write_benchmark_page
+from oodshape.report.pages.check_page import write_check_page
+from oodshape.report.pages.scored_page import Origin, ScoredRows, write_scored_page
 from synthetic import results
 
 # Each ends what it may stand in (text, an attribute, a script, a comment, a template), then brings something along.
@@ -51,20 +50,18 @@ def harmless(browser: Any, path: Path) -> Iterator[Opened]:
     shown.context.close()
 
 
-def spoiled(evil: str) -> Results:
-    """Results with the name wherever a name, a setting or a picture can stand."""
+def spoiled(evil: str) -> RunResults:
+    """Results with the name wherever a name or a setting can stand."""
     made = results([evil, "vit"], ["msp", evil, "optfs-e"], [evil, "noise"], skipped=((evil, evil),))
     rows = tuple(replace(row, benchmark=evil, family=evil, group=evil) for row in made.rows)
     origin = made.provenance
     origin |= {"settings": {"limit": evil, evil: evil, "settings": evil}, evil: {evil: evil}, "methods": {evil: evil}}
-    names = {"model": evil, "method": evil, "ood": evil, "predicted": (0,), "labels": (1,)}
-    pick = Pick(images=(0,), scores=(0.5,), shares=(0.1,), **names)
-    return replace(made, rows=rows, provenance=origin, samples=Samples((f"data:,{evil}",), (pick,)))
+    return replace(made, rows=rows, provenance=origin)
 
 
 @pytest.mark.parametrize("evil", EVIL)
 def test_the_page_of_a_benchmark(evil: str, browser: Any, tmp_path: Path) -> None:
-    write_page(spoiled(evil), tmp_path / "page.html")
+    write_benchmark_page(spoiled(evil), tmp_path / "page.html")
     with harmless(browser, tmp_path / "page.html") as shown:
         shown.page.locator("#choice select").first.select_option(label=evil)
         shown.page.evaluate("followState()")  # the name comes back from the address
@@ -79,6 +76,7 @@ def guard(one_thread: None, tmp_path_factory: pytest.TempPathFactory) -> Guard:
     return Guard.fit(MODEL, images=folder / "train", calibrate=folder / "val", method="optfs-e", progress=False)
 
 
+@pytest.mark.filterwarnings("ignore:.*are known to have been used")
 @pytest.mark.parametrize("evil", EVIL)
 def test_the_page_of_a_check(evil: str, guard: Guard, browser: Any, tmp_path: Path) -> None:
     names = (evil, *guard.about.classes[1:])
@@ -87,12 +85,12 @@ def test_the_page_of_a_check(evil: str, guard: Guard, browser: Any, tmp_path: Pa
     folder = tmp_path / "in"
     folder.mkdir()
     for place in range(6):
-        PIL.Image.fromarray(digits_sets()["test"][place]).save(
+        PIL.Image.fromarray(load_digits_sets()["test"][place]).save(
             folder / f"{evil.replace('/', chr(0x2215))[:90]}{place}.png"
         )
     (folder / "broken.png").write_text(evil)
     check = check_guard(spoilt, source, str(folder), {evil: str(folder)}, RunOptions(progress=False))
-    write_check(check, tmp_path / "check.html", source, Origin(evil, evil))
+    write_check_page(check, tmp_path / "check.html", source, Origin(evil, evil))
     with harmless(browser, tmp_path / "check.html") as shown:
         assert shown.page.inner_text("h1").startswith(f"Check: {' '.join(evil.split())}, ")
         assert evil in shown.page.inner_text("#short")
@@ -100,10 +98,10 @@ def test_the_page_of_a_check(evil: str, guard: Guard, browser: Any, tmp_path: Pa
         assert shlex.split(shown.page.inner_text("#command"))[2] == Path(evil).name
         shown.page.locator("[data-item]").first.click()
         assert "in" in shown.page.inner_text("#why")
-    listing = one_by_one(str(folder))
+    listing = stream_images(str(folder))
     scored_set = ScoredRows(spoilt, evil)
     for row in spoilt.score(folder, MODEL):
         scored_set.add(row)
-    write_scored(spoilt, source, listing, scored_set, tmp_path / "score.html", Origin(evil, evil))
+    write_scored_page(spoilt, source, listing, scored_set, tmp_path / "score.html", Origin(evil, evil))
     with harmless(browser, tmp_path / "score.html") as shown:
         assert evil in shown.page.inner_text("#said")

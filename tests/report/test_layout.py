@@ -16,10 +16,10 @@ from oodshape import Guard, Watch
 from oodshape.core.options import RunOptions
 from oodshape.guard.check import check_guard
 from oodshape.guard.scoring.score_formats import ScoreRow
-from oodshape.images.sources.listing import one_by_one
-from oodshape.report.pages.check_page import write_check
-from oodshape.report.pages.scored_page import Origin, ScoredRows, write_scored
-from oodshape.report.pages.watch_page import write_watch
+from oodshape.images.sources.open_images import stream_images
+from oodshape.report.pages.check_page import write_check_page
+from oodshape.report.pages.scored_page import Origin, ScoredRows, write_scored_page
+from oodshape.report.pages.watch_page import write_watch_page
 
 MODEL = "zoo:digits-convnet"
 PAGES = ("report.html", "check.html", "score.html", "calm.html", "alarm.html")
@@ -34,18 +34,18 @@ def pages(one_thread: None, folder: Path, tmp_path_factory: pytest.TempPathFacto
     source = guard.open_network(MODEL)
     sets = {"letters": str(made / "letters")}
     check = check_guard(guard, source, str(made / "test"), sets, RunOptions(progress=False))
-    write_check(check, made / "check.html", source, Origin("oodshape check", "guard.safetensors"))
+    write_check_page(check, made / "check.html", source, Origin("oodshape check", "guard.safetensors"))
     rows = ScoredRows(guard, "letters")
     for row in guard.score(made / "letters", MODEL, progress=False):
         rows.add(row)
-    write_scored(guard, source, one_by_one(str(made / "letters")), rows, made / "score.html", Origin())
+    write_scored_page(guard, source, stream_images(str(made / "letters")), rows, made / "score.html", Origin())
     calm = np.random.default_rng(0).integers(1, 1001, 700) / 1000
-    watch = Watch.begin(alpha=0.05, n_calibration=999).after(calm, labels=["cat", "dog"] * 350)
-    write_watch(watch, made / "calm.html")
+    watch = Watch.begin(alpha=0.05, n_calibration=999).after(calm)
+    write_watch_page(watch, made / "calm.html")
     alarmed = watch.after(calm**4 + 1e-3).reset().after(calm**4 + 1e-3)
     paths = [*(made / "letters").iterdir(), made / "gone.png"]
     rejected = [ScoreRow(0.01, "cat", None, {"path": str(path)}) for path in paths]
-    write_watch(alarmed, made / "alarm.html", enumerate(rejected, 1400))
+    write_watch_page(alarmed, made / "alarm.html", enumerate(rejected, 1400))
     return made
 
 

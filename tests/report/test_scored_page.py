@@ -18,11 +18,11 @@ from folders_of_digits import write_digits, write_odd_files
 from oodshape import Guard
 from oodshape.core.options import RunOptions
 from oodshape.guard.check import Check, check_guard
-from oodshape.images.sources.listing import one_by_one
+from oodshape.images.sources.open_images import stream_images
 from oodshape.metrics.detection import auroc
 from oodshape.report.method_styles import display_name
-from oodshape.report.pages.check_page import write_check
-from oodshape.report.pages.scored_page import Origin, ScoredRows, write_scored
+from oodshape.report.pages.check_page import write_check_page
+from oodshape.report.pages.scored_page import Origin, ScoredRows, write_scored_page
 
 MODEL = "zoo:digits-convnet"
 QUIET = RunOptions(progress=False)
@@ -40,12 +40,12 @@ def made(one_thread: None, tmp_path_factory: pytest.TempPathFactory) -> tuple[Pa
         guard, source, str(folder / "val"), {"letters": str(folder / "letters")}, RunOptions(progress=False)
     )
     origin = Origin("oodshape check --id 'a <b>'", "some/guard.safetensors")
-    write_check(check, folder / "check.html", source, origin)
-    listing = one_by_one(str(folder / "inbox"))
+    write_check_page(check, folder / "check.html", source, origin)
+    listing = stream_images(str(folder / "inbox"))
     scored_set = ScoredRows(guard, listing.name)
     for row in guard.score(folder / "inbox", MODEL):
         scored_set.add(row)
-    write_scored(guard, source, listing, scored_set, folder / "score.html", Origin())
+    write_scored_page(guard, source, listing, scored_set, folder / "score.html", Origin())
     return folder, check
 
 
@@ -143,7 +143,7 @@ def test_images_stand_by_verdict_and_p_value(shown: Opened, made: tuple[Path, Ch
 
 def test_classes_are_ranked_at_the_threshold_of_the_guard(shown: Opened, made: tuple[Path, Check]) -> None:
     inside = made[1].inside
-    names, p_values = [str(made[1].guard.label(label)) for label in inside.labels], inside.guard.p_values
+    names, p_values = [str(made[1].guard.label(label)) for label in inside.classes], inside.guard.p_values
     rows = "rows => rows.map(row => [...row.children].slice(0, 3).map(cell => cell.textContent))"
     out = Counter(name for name, p in zip(names, p_values, strict=True) if p <= 0.05)
     wanted = sorted(Counter(names).items(), key=lambda each: (each[1] < 10, -out[each[0]] / each[1], -each[1], each[0]))

@@ -15,13 +15,13 @@ from commands import call
 from html_page import Page
 from oodshape import detection_error
 from oodshape.benchmark.kept_scores import KeptScores
-from oodshape.benchmark.results import CONVENTION, Results
+from oodshape.benchmark.results import CONVENTION, RunResults
 from oodshape.core.errors import InputError
 from oodshape.metrics.detection import Floats, Outcome
 from oodshape.metrics.registry import METRICS, Metric
 from oodshape.report.tables.markdown_latex import to_latex, to_markdown
-from oodshape.report.tables.named_tables import ordered, tables_of
-from oodshape.report.tables.table import DEFAULT_COLUMNS, Table, parse_columns, table
+from oodshape.report.tables.named_tables import make_named_tables, sort_lines
+from oodshape.report.tables.table import Table, make_table, parse_columns
 from oodshape.report.tables.terminal import to_rich, to_text
 from synthetic import METHODS, results, row
 
@@ -33,23 +33,23 @@ def column(made: Table, group: str, head: str) -> dict[str, tuple[str, int]]:
     return {method: (cell.text, cell.rank) for method, cell in cells.items()}
 
 
-def by_hand(fpr95: list[float], auroc: list[float]) -> Results:
+def by_hand(fpr95: list[float], auroc: list[float]) -> RunResults:
     """One model and one OOD set; methods a, b, c ..."""
     pairs = enumerate(zip(fpr95, auroc, strict=True))
-    return Results([row(method="abcdef"[i], fpr95=fp, auroc=au) for i, (fp, au) in pairs], {})
+    return RunResults([row(method="abcdef"[i], fpr95=fp, auroc=au) for i, (fp, au) in pairs], {})
 
 
 # Ranks
 
 
 def test_lower_fpr_and_higher_auroc_are_better() -> None:
-    made = table(by_hand([0.4, 0.1, 0.3, 0.2], [0.4, 0.1, 0.3, 0.2]))
+    made = make_table(by_hand([0.4, 0.1, 0.3, 0.2], [0.4, 0.1, 0.3, 0.2]))
     assert column(made, "convnet", "fp") == {"a": ("40.00", 4), "b": ("10.00", 1), "c": ("30.00", 3), "d": ("20.00", 2)}
     assert column(made, "convnet", "au") == {"a": ("40.00", 1), "b": ("10.00", 4), "c": ("30.00", 2), "d": ("20.00", 3)}
 
 
 def test_equal_printed_values_share_a_rank() -> None:
-    made = table(by_hand([0.10001, 0.10004, 0.2, 0.3, 0.3, 0.5], [0.9, 0.8, 0.7, 0.7, 0.7, 0.6]))
+    made = make_table(by_hand([0.10001, 0.10004, 0.2, 0.3, 0.3, 0.5], [0.9, 0.8, 0.7, 0.7, 0.7, 0.6]))
     assert [rank for _, rank in column(made, "convnet", "fp").values()] == [1, 1, 3, 4, 4, 6]
     assert [rank for _, rank in column(made, "convnet", "au").values()] == [1, 2, 3, 3, 3, 6]
     assert to_markdown(made).count("**10.00**") == 2  # both methods
@@ -67,34 +67,34 @@ def test_values_are_means_over_ood_sets_and_the_average_is_over_models() -> None
         row("m2", "msp", "letters", fpr95=0.50, auroc=0.7),
         row("m2", "msp", "noise", fpr95=0.60, auroc=0.5),
     ]
-    made = Results(rows, {})
-    by_model = table(made, "model")
+    made = RunResults(rows, {})
+    by_model = make_table(made, "model")
     assert by_model.groups == ("m1", "m2", "Average")
     assert [column(by_model, g, "fp")["msp"][0] for g in by_model.groups] == ["15.00", "55.00", "35.00"]
     assert [column(by_model, g, "au")["msp"][0] for g in by_model.groups] == ["85.00", "60.00", "72.50"]
-    of_one = table(made, "ood", "m2")
+    of_one = make_table(made, "ood", "m2")
     assert of_one.groups == ("letters", "noise", "Average")
     assert [column(of_one, g, "fp")["msp"][0] for g in of_one.groups] == ["50.00", "60.00", "55.00"]
-    over_models = table(made, "ood")
+    over_models = make_table(made, "ood")
     assert [column(over_models, g, "fp")["msp"][0] for g in over_models.groups] == ["30.00", "40.00", "35.00"]
 
 
 def test_a_missing_cell_is_a_dash_and_marks_the_average() -> None:
     whole = results()
     some = replace(whole, rows=[r for r in whole.rows if (r.model, r.method) != ("vit", "msp")])
-    made = table(some)
+    made = make_table(some)
     assert column(made, "vit", "fp")["msp"] == ("-", 0)
     assert column(made, "Average", "fp")["msp"][1] == 0
     assert made.lines[0].method == "msp"  # the run's order, although another method has the first complete row
     assert made.lines[0].entries[-1].mark == " (2/4)"
     assert "(2/4)" in to_text(made)
-    fewer = table(replace(whole, rows=whole.rows[1:]))
+    fewer = make_table(replace(whole, rows=whole.rows[1:]))
     assert fewer.lines[0].entries[0].mark == " (1/2)"
     assert fewer.lines[0].entries[0].cells[0].rank == 0
 
 
 def test_a_model_or_a_set_called_average_is_another_column() -> None:
-    assert table(results(["Average", "vit"])).groups == ("Average", "vit", "Average")
+    assert make_table(results(["Average", "vit"])).groups == ("Average", "vit", "Average")
 
 
 def test_methods_since_the_paper_are_a_block_of_their_own() -> None:
@@ -102,28 +102,28 @@ def test_methods_since_the_paper_are_a_block_of_their_own() -> None:
         (["react", "optfs-e", "gen", "scale", "knn"], [False, True, True, False, False]),
         (METHODS, [False, False, True, True]),
     ):
-        assert [line.rule for line in table(results(methods=methods)).lines] == rules
+        assert [line.rule for line in make_table(results(methods=methods)).lines] == rules
 
 
 # What a reader must know
 
 
 def test_notes_name_averages_subset_and_skipped_sets_in_every_format() -> None:
-    made = table(results(limit=200))
+    made = make_table(results(limit=200))
     for text in (to_text(made), to_markdown(made), to_latex(made).replace(r"\%", "%")):
         flat = " ".join(text.split())
         for note in (CONVENTION, "2 OOD sets (near: letters; far: noise)", "limit 200", "photos: no folder data"):
             assert note in flat
     uneven = replace(results(), rows=[r for r in results().rows if (r.model, r.ood) != ("vit", "noise")])
-    assert any("2 OOD sets (near: letters; far: noise), but 1 for vit" in note for note in table(uneven).notes)
-    assert table(results(["vit"])).groups == ("vit",)  # one column has no average
+    assert any("2 OOD sets (near: letters; far: noise), but 1 for vit" in note for note in make_table(uneven).notes)
+    assert make_table(results(["vit"])).groups == ("vit",)  # one column has no average
 
 
 def test_unknown_models_and_empty_results_are_refused() -> None:
     with pytest.raises(InputError, match="no model 'resnet', only convnet, vit"):
-        table(results(), model="resnet")
+        make_table(results(), model="resnet")
     with pytest.raises(InputError, match="no rows; Skipped letters: missing"):
-        table(Results([], {}, [("letters", "missing")]))
+        make_table(RunResults([], {}, [("letters", "missing")]))
 
 
 # Formats
@@ -137,7 +137,7 @@ def cells_of(line: str, separator: str) -> list[str]:
 
 @pytest.mark.parametrize("models", [["convnet", "vit"], AWKWARD])
 def test_latex_is_balanced_and_every_row_has_all_columns(models: list[str]) -> None:
-    latex = to_latex(table(results(models)))
+    latex = to_latex(make_table(results(models)))
     plain = re.sub(r"\\[\\{}&%$#_]", "", latex)
     assert plain.count("{") == plain.count("}")
     assert plain.count("$") % 2 == 0
@@ -154,7 +154,7 @@ def test_latex_is_balanced_and_every_row_has_all_columns(models: list[str]) -> N
 
 @pytest.mark.parametrize("models", [["convnet", "vit"], AWKWARD])
 def test_markdown_has_all_columns_in_every_row(models: list[str]) -> None:
-    text = to_markdown(table(results(models)))
+    text = to_markdown(make_table(results(models)))
     rows = [line for line in text.splitlines() if line.startswith("|")]
     assert len(rows) == 2 + len(METHODS)
     assert {len(cells_of(line, "|")) for line in rows} == {1 + 2 * (len(models) + 1) + 2}
@@ -162,7 +162,7 @@ def test_markdown_has_all_columns_in_every_row(models: list[str]) -> None:
 
 
 def test_the_marks_of_every_format_agree_with_the_ranks() -> None:
-    made = table(results(methods=["msp", "mls", "energy", "odin", "react"]))
+    made = make_table(results(methods=["msp", "mls", "energy", "odin", "react"]))
     cells = [cell for line in made.lines for entry in line.entries for cell in entry.cells]
     best = sum(cell.rank == 1 for cell in cells)
     next_best = sum(cell.rank in (2, 3) for cell in cells)
@@ -184,28 +184,24 @@ def test_the_marks_of_every_format_agree_with_the_ranks() -> None:
 AUROC = {"msp": 0.93, "energy": 0.95, "optfs-e": 0.94, "mds": 0.99, "knn": 0.99, "auto": 0.98}
 
 
-def two_networks(**more: float) -> Results:
+def two_networks(**more: float) -> RunResults:
     """Two networks with the same figures; FPR95 is what is missing to an AUROC of 1."""
     every = AUROC | more
     rows = [row(net, name, fpr95=1 - au, auroc=au) for net in ("a", "b") for name, au in every.items()]
-    return Results(tuple(rows), {"methods": dict.fromkeys(every, "")})
+    return RunResults(tuple(rows), {"methods": dict.fromkeys(every, "")})
 
 
-def names(made: Results, sort: str) -> list[str]:
-    return [line.method for line in tables_of(made, sort=sort)[0].lines]
+def names(made: RunResults, columns: str = "", ranked: bool = True) -> list[str]:
+    return [line.method for line in make_named_tables(made, columns=parse_columns(columns), ranked=ranked)[0].lines]
 
 
 def test_the_best_stand_on_top_below_the_one_that_chooses() -> None:
-    assert names(two_networks(), "auroc") == ["auto", "mds", "knn", "energy", "optfs-e", "msp"]
-    assert names(two_networks(), "fpr95") == names(two_networks(), "auroc")
-    assert names(two_networks(), "table") == list(AUROC)
-    assert [line.rule for line in ordered(table(two_networks()), DEFAULT_COLUMNS[0]).lines] == [
-        False,
-        True,
-        *[False] * 4,
-    ]
+    assert names(two_networks()) == ["auto", "mds", "knn", "energy", "optfs-e", "msp"]
+    assert names(two_networks(), "fpr95") == names(two_networks())
+    assert names(two_networks(), ranked=False) == list(AUROC)
+    assert [line.rule for line in sort_lines(make_table(two_networks())).lines] == [False, True, *[False] * 4]
     without = replace(two_networks(), rows=tuple(each for each in two_networks().rows if each.method != "auto"))
-    assert not any(line.rule for line in ordered(table(without), DEFAULT_COLUMNS[0]).lines)
+    assert not any(line.rule for line in sort_lines(make_table(without)).lines)
 
 
 def smallest_error(outcome: Outcome) -> Floats:
@@ -227,14 +223,14 @@ def added(monkeypatch: pytest.MonkeyPatch) -> Metric:
 
 
 def test_a_new_metric_goes_from_the_command_line_to_the_page(added: Metric, tmp_path: Path) -> None:
-    few = ("bench", "digits", "--methods", "msp,energy", "--limit", "60", "--resamples", "20", "--samples", "0")
+    few = ("bench", "digits", "--methods", "msp,energy", "--limit", "60")
     assert call(*few, "--out", "run", cwd=tmp_path).returncode == 0
     done = call("report", "run", "--columns", "auroc,far-detection-error,detection-error", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     heads = ("AUROC↑", "far DetErr↓", "DetErr↓")
     assert all(head in done.stdout for head in heads)
     assert added.note in done.stdout
-    found, kept = Results.load(tmp_path / "run"), KeptScores.load(tmp_path / "run")
+    found, kept = RunResults.load(tmp_path / "run"), KeptScores.load(tmp_path / "run")
     for each in found.rows:
         inside, ood = kept.of(each.model)[each.method]
         estimate = each.metrics[added.name]
@@ -247,8 +243,6 @@ def test_a_new_metric_goes_from_the_command_line_to_the_page(added: Metric, tmp_
     (column,) = (each for each in page.data["metrics"] if each["name"] == added.name)
     first = found.rows[0].metrics[added.name]
     assert page.data["rows"][0][column["at"]] == pytest.approx(first.value, abs=1e-9)
-    again = call("report", "run", "--columns", "fpr95", "--sort", "detection-error", cwd=tmp_path)
-    assert "DetErr↓" in again.stdout
     paired = ("compare", "run", "--methods", "msp,energy", "--columns", "detection-error")
     assert "\tDetErr\t" in call(*paired, cwd=tmp_path).stdout
 
@@ -257,10 +251,10 @@ def test_near_and_far_means_by_hand() -> None:
     made = results(["net"], ["msp", "energy"], ["letters", "noise", "photos"])
     values = {row.ood: row.value("auroc") for row in made.rows if row.method == "msp"}
     wanted = [np.mean([*values.values()]), values["letters"], np.mean([values["noise"], values["photos"]])]
-    shown = table(made, columns=parse_columns("auroc,near-auroc,far_auroc"))
+    shown = make_table(made, columns=parse_columns("auroc,near-auroc,far_auroc"))
     assert [column.head for column in shown.columns] == ["AUROC", "near AUROC", "far AUROC"]
     assert [cell.text for cell in shown.lines[0].entries[0].cells] == [f"{100 * value:.2f}" for value in wanted]
-    by_set = table(made, "ood", "net", columns=parse_columns("near-auroc,auroc"))
+    by_set = make_table(made, "ood", "net", columns=parse_columns("near-auroc,auroc"))
     assert by_set.groups == ("letters", "noise", "photos", "far", "Average")  # one near set is its own mean
     assert [entry.cells[0].text for entry in by_set.lines[0].entries[-2:]] == [
         f"{100 * value:.2f}" for value in (wanted[2], wanted[0])

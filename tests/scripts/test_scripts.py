@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from oodshape import Classifier
-from oodshape.images.datasets.digits import digits_sets
+from oodshape.images.datasets.digits import load_digits_sets
 from oodshape.images.decode.preprocessing import DIGITS
 from oodshape.networks.zoo import build
 
@@ -117,5 +117,5 @@ def test_a_ratio_is_taken_within_each_round() -> None:
 
 def test_decoding_is_measured_beside_the_network() -> None:
     decode = runpy.run_path(str(BENCHES / "decode.py"), run_name="imported")
-    speed = decode["report"](Classifier(build("digits-convnet")), digits_sets()["test"], DIGITS, 1)
+    speed = decode["report"](Classifier(build("digits-convnet")), load_digits_sets()["test"], DIGITS, 1)
     assert all(speed[name] > 0 for name in ("decoding", "network", "both"))

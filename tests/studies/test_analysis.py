@@ -10,11 +10,11 @@ from scipy.optimize import minimize
 
 from data import arrays
 from oodshape import METHODS, Features, auroc, fpr_at_tpr
-from oodshape.images.identity import numbered, smallest
+from oodshape.images.identity import from_numbers, smallest
 from oodshape.methods.shapes.ash import AshB, AshP, AshRand, AshS
 from oodshape.methods.shapes.optfs import OptFS
 from oodshape.methods.shapes.piecewise import PiecewiseConstant
-from oodshape.studies.methods import average_by_family, compare_methods, compare_with_optfs
+from oodshape.studies.compare_methods import average_by_family, compare_methods, compare_with_optfs
 from oodshape.studies.optfs_variants import (
     NUMBERS,
     TAILS,
@@ -22,7 +22,7 @@ from oodshape.studies.optfs_variants import (
     project_impacts,
     sweep_intervals,
     sweep_limits,
-    validate,
+    validate_term,
 )
 from oodshape.studies.shaping_functions import profile_intervals, profile_shapes, profile_weights
 from oodshape.studies.theta import compute_impacts, fit_dynamic, fit_with_ood, measure_changed
@@ -82,7 +82,7 @@ def test_variants_test_one_theta_on_all_sets(small) -> None:
 
 
 def test_validation_by_hand(small) -> None:
-    table = validate(network(small)).set_index("ood")
+    table = validate_term(network(small)).set_index("ood")
     edges = METHODS["optfs-v"].fit(small["train"]).shape.edges
     impacts = lambda z: naive_impacts(z, classes_of(z, small["head"]), small["head"][0], edges).mean(axis=0)  # noqa: E731
     a = impacts(small["z"])
@@ -111,7 +111,7 @@ def test_dynamic_by_brute_force(small) -> None:
     shape = fit_dynamic(small["train"], optfs=OptFS(k=K), iterations=3, samples=80, seed=4)
     theta, (weight, bias) = None, small["head"]
     for iteration in range(3):
-        rows = smallest(numbered(200), 80, 4, f"dynamic {iteration}")
+        rows = smallest(from_numbers(200), 80, 4, f"dynamic {iteration}")
         z = small["z"][rows].astype(np.float64)
         shaped = z if theta is None else naive_shape(z, shape.edges, theta)
         classes = (shaped @ weight.T.astype(np.float64) + bias).argmax(axis=1)

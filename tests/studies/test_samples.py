@@ -13,16 +13,16 @@ from commands import call
 from oodshape import METHODS, InputError
 from oodshape.benchmark.spec import Benchmark
 from oodshape.report.tables.paper import STUDIES as PRINTED
-from oodshape.report.tables.paper import check_studies, compare_study_with_paper, paper_sets
+from oodshape.report.tables.paper import check_in_paper, compare_study_with_paper, paper_sets
 from oodshape.studies.catalog import STUDIES, select_studies
-from oodshape.studies.load_networks import Network
+from oodshape.studies.load_networks import StudyNetwork
 from small_study import network as make_network
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "scripts"))
 study = importlib.import_module("study_samples")
 
 
-def told_network(small: dict, **told) -> Network:
+def told_network(small: dict, **told) -> StudyNetwork:
     return make_network(small).with_options(**told)
 
 
@@ -68,11 +68,11 @@ def test_the_command_refuses_what_it_cannot_do(words: tuple[str, ...], said: str
 
 
 @pytest.fixture(scope="module")
-def network(small) -> Network:
+def network(small) -> StudyNetwork:
     noise = {"gaussian": small["ood"]["far"], "uniform": small["ood"]["near"]}
     sets = small["train"], small["inside"], dict.fromkeys(paper_sets("imagenet"), small["ood"]["far"])
     proxy = (small["ood"]["near"],)
-    return Network("imagenet_resnet50", "ConvNet", *sets, noise, dict(METHODS), proxy, id_set="imagenet")
+    return StudyNetwork("imagenet_resnet50", "ConvNet", *sets, noise, dict(METHODS), proxy, id_set="imagenet")
 
 
 def test_each_table_has_ours_the_papers_and_the_difference(network) -> None:
@@ -108,10 +108,10 @@ def test_means_over_other_sets_have_no_difference(network) -> None:
 
 def test_where_the_paper_has_no_figures_the_comparison_is_refused(network) -> None:
     with pytest.raises(InputError, match="prints figures of validation, variants, dynamic, limits, not of intervals"):
-        check_studies(["intervals"], {network.name: "imagenet"})
+        check_in_paper(["intervals"], {network.name: "imagenet"})
     with pytest.raises(InputError, match="cifar is no network of the paper's tables"):
-        check_studies(["limits"], {"cifar": "cifar10"})
-    check_studies(["intervals", "limits"], {network.name: "imagenet"})
+        check_in_paper(["limits"], {"cifar": "cifar10"})
+    check_in_paper(["intervals", "limits"], {network.name: "imagenet"})
 
 
 def test_the_command_writes_it(shared, tmp_path) -> None:

@@ -21,10 +21,10 @@ from oodshape.report.palette import WASH
 from oodshape.report.tables.markdown_latex import frame_latex, frame_markdown
 from oodshape.studies import plotting as drawing
 from oodshape.studies.catalog import STUDIES
-from oodshape.studies.load_networks import Network, find_folders, load_folder, load_networks
-from oodshape.studies.methods import compare_methods, compare_with_optfs
+from oodshape.studies.compare_methods import compare_methods, compare_with_optfs
+from oodshape.studies.load_networks import StudyNetwork, find_folders, load_folder, load_networks
 from oodshape.studies.optfs_variants import compare_variants, sweep_limits
-from oodshape.studies.run_studies import compute, write
+from oodshape.studies.run_studies import compute_study, write_study
 
 
 def write_folder(folder: Path, *, seed: int = 0, signed: bool = False) -> Path:
@@ -44,7 +44,7 @@ def write_folder(folder: Path, *, seed: int = 0, signed: bool = False) -> Path:
 
 
 @pytest.fixture(scope="module")
-def two(tmp_path_factory) -> list[Network]:
+def two(tmp_path_factory) -> list[StudyNetwork]:
     base = tmp_path_factory.mktemp("features")
     write_folder(base / "cifar10_densenet101")
     write_folder(base / "imagenet_deit_tiny", signed=True, seed=3)
@@ -104,7 +104,7 @@ def test_wrong_folders_say_what_is_missing(tmp_path) -> None:
 
 @pytest.mark.parametrize("name", list(STUDIES))
 def test_every_study_writes_tables_and_figures(name: str, two, tmp_path) -> None:
-    paths = list(write(name, two, tmp_path))
+    paths = list(write_study(name, two, tmp_path))
     stems = [name, f"{name}-families"] if name == "generalisation" else [name]
     assert {(path.stem, path.suffix) for path in paths} == {
         *((name, kind) for kind in (".csv", ".md", ".tex")),
@@ -123,7 +123,7 @@ def test_figures_have_the_decimals_that_the_images_support(two, tmp_path) -> Non
     few = two[0]  # 100 ID images and 121 others: one is a whole point
     many = replace(few, id_test=few.id_test[list(range(100)) * 10], ood={"far": few.ood["far"][list(range(60)) * 20]})
     for network, pattern in ((few, r"\| \d+ \| \d+ \|"), (many, r"\| \d+\.\d \| \d+\.\d \|")):
-        list(write("validation", [network], tmp_path))
+        list(write_study("validation", [network], tmp_path))
         (row,) = (line for line in (tmp_path / "validation.md").read_text().splitlines() if "| far |" in line)
         assert re.search(pattern + "$", row), row
 
@@ -145,7 +145,7 @@ def test_latex_compiles_and_stays_within_the_page(two, tmp_path) -> None:
     packages = r"\usepackage[margin=2cm]{geometry}\usepackage{booktabs,graphicx}"
     text = rf"\documentclass[twocolumn]{{article}}{packages}\begin{{document}}"
     for name in ("variants", "limits", "weights", "generalisation"):
-        list(write(name, two, tmp_path))
+        list(write_study(name, two, tmp_path))
         text += (tmp_path / f"{name}.tex").read_text() + r"\clearpage" + "\n"
     (tmp_path / "all.tex").write_text(text + r"\end{document}")
     command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "all.tex"]
@@ -164,7 +164,7 @@ def test_methods_are_compared_on_one_set(two) -> None:
 
 
 def test_the_scatter_names_eight_methods(two) -> None:
-    frame = compute("generalisation", two)
+    frame = compute_study("generalisation", two)
     figure = STUDIES["generalisation"].draw_families(frame)
     (axes,) = figure.axes
     assert axes.get_ylabel().startswith("transformers")

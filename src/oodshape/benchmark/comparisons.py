@@ -11,8 +11,8 @@ from oodshape.benchmark.kept_scores import KeptScores
 from oodshape.core.errors import InputError
 from oodshape.core.values import check_fields
 from oodshape.metrics.detection import Estimate
-from oodshape.metrics.registry import DEFAULT_METRICS, Metric, check_metrics, flatten, gather
-from oodshape.metrics.significance import LEVEL, Difference, MeanAuroc, paired_bootstrap, tied_with_best
+from oodshape.metrics.registry import DEFAULT_METRICS, Metric, check_metrics, flatten_metrics, gather_metrics
+from oodshape.metrics.significance import LEVEL, Difference, MeanAuroc, find_tied_with_best, paired_bootstrap
 
 FEWEST = 2  # images of a set: one has no variance
 AVERAGE = "average"
@@ -34,12 +34,12 @@ class Average:
 
     def flat(self) -> dict[str, Any]:
         """The average as the columns of a flat file."""
-        return {"model": self.model, "method": self.method} | flatten(self.metrics)
+        return {"model": self.model, "method": self.method} | flatten_metrics(self.metrics)
 
     @classmethod
     def of_flat(cls, columns: Mapping[str, Any]) -> Average:
         """The average of such columns."""
-        metrics, rest = gather(columns)
+        metrics, rest = gather_metrics(columns)
         return cls(metrics=metrics, **rest)
 
 
@@ -60,7 +60,7 @@ class Ties:
         check_fields(self)
 
 
-def ties(scores: KeptScores) -> Iterator[Ties]:
+def find_ties(scores: KeptScores) -> Iterator[Ties]:
     """The best method and its equals: per network and OOD set, per network, per OOD set and over everything."""
     whole: dict[str, dict[str, MeanAuroc]] = {}  # OOD set -> method -> the mean over networks so far
     shared = _shared(scores)
@@ -75,11 +75,11 @@ def ties(scores: KeptScores) -> Iterator[Ties]:
         yield _tied(ALL, ood, means)
 
 
-def compared_with_best(scores: KeptScores) -> Iterator[tuple[str, str, str, float, Difference, float]]:
+def compare_with_best(scores: KeptScores) -> Iterator[tuple[str, str, str, float, Difference, float]]:
     """(network, best, method, mean AUROC, method less best, corrected p-value) of every method, the best first."""
     for model in scores.by_model:
         means = _by_set(scores, model)[ALL]
-        best, p_values = tied_with_best(means)
+        best, p_values = find_tied_with_best(means)
         for name in sorted(means, key=lambda name: -means[name].value):
             yield model, best, name, means[name].value, means[name].minus(means[best]), p_values.get(name, 1.0)
 
@@ -106,12 +106,12 @@ def _by_set(scores: KeptScores, model: str) -> dict[str, dict[str, MeanAuroc]]:
 
 
 def _tied(model: str, ood: str, means: dict[str, MeanAuroc]) -> Ties:
-    best, p_values = tied_with_best(means)
+    best, p_values = find_tied_with_best(means)
     return Ties(model=model, ood=ood, best=best, tied=tuple(m for m, p in p_values.items() if p >= 1 - LEVEL))
 
 
 @dataclass(frozen=True)
-class Compared:
+class Comparison:
     """The first method less the second, on one network and OOD set (or the mean over the sets)."""
 
     model: str
@@ -122,7 +122,7 @@ class Compared:
     difference: Difference
 
 
-def compared(
+def compare_pair(
     scores: KeptScores,
     first: str,
     second: str,
@@ -130,7 +130,7 @@ def compared(
     metrics: Sequence[Metric] = DEFAULT_METRICS,
     resamples: int = 1000,
     seed: int = 0,
-) -> Iterator[Compared]:
+) -> Iterator[Comparison]:
     """Metrics by their own test or a paired bootstrap, the means over OOD sets by the bootstrap, for every network."""
     for model in scores.by_model:
         methods = scores.of(model)
@@ -149,4 +149,4 @@ def compared(
                     made = metric.paired(*((inside, outside[ood]) for inside, outside in pair))
                 else:
                     made = paired_bootstrap(metric, *pair, resamples=resamples, seed=seed)
-                yield Compared(model, ood, metric, one, two, made)
+                yield Comparison(model, ood, metric, one, two, made)

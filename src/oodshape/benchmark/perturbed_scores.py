@@ -11,12 +11,12 @@ from torch import Tensor
 
 from oodshape.core.errors import InputError
 from oodshape.core.progress import progress_bar
-from oodshape.features.tensor_batches import tensor_identities
-from oodshape.images.decode.prefetch import decoded_rows
+from oodshape.features.tensor_batches import hash_tensors
+from oodshape.images.decode.prefetch import prefetch_rows
 from oodshape.images.decode.preprocessing import Preprocessing
 from oodshape.images.identity import Keys
-from oodshape.images.sources.image_set import ImageSet, limited
-from oodshape.images.sources.memory import prepared_batches
+from oodshape.images.sources.image_set import ImageSet, limit_images
+from oodshape.images.sources.memory import iterate_prepared
 from oodshape.methods.detector import Detector, Method
 from oodshape.networks.classifier import Classifier
 
@@ -24,7 +24,7 @@ SEEN = 5000  # training images that a step learns from: what the authors of AdaS
 BATCH = 64  # images at once: gradients take several times the memory of a forward pass
 
 
-def learned(
+def fit_perturbation(
     method: Method,
     classifier: Classifier,
     images: ImageSet,
@@ -34,13 +34,13 @@ def learned(
     workers: int | None = None,
 ) -> Method:
     """The method, once its step in the image has seen at most 5,000 training images."""
-    few = limited(images, SEEN, seed)
-    with closing(decoded_rows(few, preprocessing, range(len(few)), BATCH, workers)) as decoding:
+    few = limit_images(images, SEEN, seed)
+    with closing(prefetch_rows(few, preprocessing, range(len(few)), BATCH, workers)) as decoding:
         batches = (preprocessing.normalize(pixels) for _, pixels, _ in decoding)
         return replace(method, perturb=method.perturb.learned(classifier, batches))
 
 
-def perturbed_scores(
+def score_perturbed(
     detector: Detector,
     classifier: Classifier,
     images: ImageSet,
@@ -51,7 +51,7 @@ def perturbed_scores(
 ) -> Tensor:
     """[N] float32 scores of a detector that goes back to the images."""
     scores = torch.empty(len(images))
-    decoding = decoded_rows(images, preprocessing, range(len(images)), BATCH, workers)
+    decoding = prefetch_rows(images, preprocessing, range(len(images)), BATCH, workers)
     with progress_bar(f"{images.name} perturbed", len(images), progress) as report, closing(decoding):
         for rows, pixels, _ in decoding:
             scores[rows.start : rows.stop] = detector.score(classifier, preprocessing.normalize(pixels)).cpu()
@@ -59,16 +59,16 @@ def perturbed_scores(
     return scores
 
 
-def tensor_scores(detector: Detector, classifier: Classifier, batches: Any, identities: Keys) -> Tensor:
+def score_tensors(detector: Detector, classifier: Classifier, batches: Any, identities: Keys) -> Tensor:
     """[N] float32 scores of tensors by a detector that goes back to the images, in the order of their identities.
 
     A loader is read once more, and may shuffle; one that gives other images now is refused.
     """
     found: dict[int, float] = {}
-    for batch, _ in prepared_batches(batches):
+    for batch, _ in iterate_prepared(batches):
         for first in range(0, len(batch), BATCH):
             part = batch[first : first + BATCH]
-            found |= zip(tensor_identities(part).tolist(), detector.score(classifier, part).tolist(), strict=True)
+            found |= zip(hash_tensors(part).tolist(), detector.score(classifier, part).tolist(), strict=True)
     try:
         return torch.tensor([found[key] for key in identities.tolist()])
     except KeyError:

@@ -3,45 +3,45 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from torch import Tensor, nn
+from torch import Tensor
 
-from oodshape.benchmark import openood_protocol as openood
-from oodshape.benchmark.perturbed_scores import BATCH, SEEN, learned, perturbed_scores, tensor_scores
+from oodshape.benchmark.perturbed_scores import BATCH, SEEN, fit_perturbation, score_perturbed, score_tensors
 from oodshape.benchmark.spec import AUTHORS, ID_SETS, UNCROPPED, Benchmark, ModelSpec
 from oodshape.core.errors import InputError, check_trust
-from oodshape.core.files import read_names
 from oodshape.core.options import CacheOptions, HeadOptions, ModelOptions, RunOptions, SubsetOptions, make_options
-from oodshape.core.values import reseeded
+from oodshape.core.values import reseed
 from oodshape.features.features import Features
-from oodshape.features.proxy import SIZE, proxy_features, tensor_proxy
-from oodshape.features.tensor_batches import run_tensors
-from oodshape.images.datasets.catalog import Missing, open_source
+from oodshape.features.proxy import SIZE, extract_tensor_proxy, proxy_features
+from oodshape.features.tensor_batches import extract_tensors
+from oodshape.images.datasets.catalog import MissingDataset, open_dataset
 from oodshape.images.decode.preprocessing import Preprocessing
-from oodshape.images.sources.image_set import ImageSet, limited
-from oodshape.images.sources.memory import prepared_batches
+from oodshape.images.sources.image_set import ImageSet, limit_images
+from oodshape.images.sources.memory import iterate_prepared
 from oodshape.methods.detector import Detector, Method
+from oodshape.methods.openood_settings import OpenOODSetting, openood_settings
 from oodshape.methods.registry import METHODS, authors_methods, find_record, make_method, paper_methods
 from oodshape.networks import zoo
-from oodshape.networks.classifier import Classifier
+from oodshape.networks.classifier import Classifier, guess_family
 from oodshape.networks.head import Head
 from oodshape.networks.loading import Model as AnyModel
-from oodshape.networks.loading import names_code, open_model
-from oodshape.networks.loading import prepared as native_preprocessing
-from oodshape.networks.model_names import KNOWN, Family
+from oodshape.networks.loading import open_model, runs_named_code
+from oodshape.networks.loading import override as native_preprocessing
+from oodshape.networks.model_names import KNOWN, read_class_names
 from oodshape.networks.zero_shot import PROMPT
 
 ZOO = "zoo:"
+OPENOOD = "openood"  # its settings
+VAL = "val"  # its ID validation images among the sets of a run
 FEATURES_ONLY = "this method changes images: it needs a network and images, and got features"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options(ModelOptions, SubsetOptions, CacheOptions, RunOptions):
+class BenchOptions(ModelOptions, SubsetOptions, CacheOptions, RunOptions):
     """Options of a benchmark run; `weights` is the folder that holds the weights of its networks."""
 
     models: tuple[str, ...] = ()
@@ -49,11 +49,8 @@ class Options(ModelOptions, SubsetOptions, CacheOptions, RunOptions):
     seed: int = 0
     seeds: int = 1  # how many runs, from `seed` on, where anything is random
     resamples: int = 200
-    keep_scores: bool | None = None  # write the scores of every image with the results; None: where they are few
     data: Path | None = None
-    samples: int = 6  # how many of the most wrong images of each set are kept as thumbnails
     head: str | None = None  # the layer that gives the logits, in every network; None: as each says, or found
-    tuned: bool = False  # whether settings are chosen on OOD validation images
     any_list: bool = False  # whether lists of images need not be the published ones
 
     @property
@@ -63,7 +60,7 @@ class Options(ModelOptions, SubsetOptions, CacheOptions, RunOptions):
 
 
 @dataclass(frozen=True, eq=False)
-class Tensors:
+class TensorSet:
     """Batches of tensors that networks take as they are: a DataLoader, or any iterable of batches."""
 
     name: str
@@ -71,11 +68,11 @@ class Tensors:
     fingerprint = ""  # known once they were read
 
 
-Images = ImageSet | Tensors | Features  # what a run reads features from
+Images = ImageSet | TensorSet | Features  # what a run reads features from
 
 
 @dataclass(frozen=True, eq=False)
-class Network:
+class PlannedNetwork:
     """What opens a network of a run, and its preprocessing where it is not the model's own."""
 
     spec: ModelSpec
@@ -89,7 +86,7 @@ class Network:
 
 
 @dataclass
-class Model:
+class BenchModel:
     """A network of the benchmark, and the features of every set once they are extracted."""
 
     spec: ModelSpec
@@ -97,7 +94,7 @@ class Model:
     network: Classifier | None  # None: only features were given
     steps: Preprocessing | None  # None: images come prepared
     sets: dict[str, Images]
-    options: Options
+    options: BenchOptions
     features: dict[str, Features] = field(default_factory=dict)
     proxy: list[Features] = field(default_factory=list)  # only where a method wants one
     uncropped: frozenset[str] = frozenset()  # the sets whose images have their final size
@@ -127,7 +124,7 @@ class Model:
     def image_set(self, name: str) -> ImageSet:
         """The images of a set, or an error where it has none that can be prepared again."""
         given = self.sets[name]
-        if isinstance(given, (Tensors, Features)):
+        if isinstance(given, (TensorSet, Features)):
             raise InputError(FEATURES_ONLY)
         return given
 
@@ -136,7 +133,7 @@ class Model:
         given, options = self.sets[name], self.options
         if isinstance(given, Features):
             self.features[name] = given
-        elif isinstance(given, Tensors):
+        elif isinstance(given, TensorSet):
             self._extract_tensors(given, name, proxy)
         else:
             how = {"cache": options.cache, **vars(options.run)}
@@ -144,27 +141,27 @@ class Model:
             if proxy:
                 self.proxy = proxy_features(self.classifier, given, self.preprocessing, seed=options.seed, **how)
 
-    def _extract_tensors(self, given: Tensors, name: str, proxy: bool) -> None:
+    def _extract_tensors(self, given: TensorSet, name: str, proxy: bool) -> None:
         net, progress, cache = self.classifier, self.options.progress, self.options.cache
-        seen = run_tensors(
+        seen = extract_tensors(
             net, given.batches, keep=SIZE if proxy else 0, cache=cache, name=given.name, progress=progress
         )
         head = net.head if net.head.weight.device.type == "cpu" else net.head.to("cpu")
         self.features[name] = Features.from_tensors(seen, head)
         if proxy and seen.shape is not None and seen.kept.ndim == 4 and seen.kept.is_floating_point():
             identities = seen.identities[seen.kept_rows]
-            self.proxy = tensor_proxy(net, seen.kept, identities, self.options.seed, progress=progress)
+            self.proxy = extract_tensor_proxy(net, seen.kept, identities, self.options.seed, progress=progress)
 
     def learn(self, method: Method) -> Method:
         """The method, once its step in the image has seen training images, where it wants to."""
         if not method.perturb.learns:
             return method
         given, seed = self.sets["train"], self.options.seed
-        if isinstance(given, Tensors):
-            batches = (batch for batch, _ in islice(prepared_batches(given.batches, BATCH), -(-SEEN // BATCH)))
+        if isinstance(given, TensorSet):
+            batches = (batch for batch, _ in islice(iterate_prepared(given.batches, BATCH), -(-SEEN // BATCH)))
             return replace(method, perturb=method.perturb.learned(self.classifier, batches))
         images, steps = self.image_set("train"), self.prepares("train")
-        return learned(method, self.classifier, images, steps, seed=seed, workers=self.options.workers)
+        return fit_perturbation(method, self.classifier, images, steps, seed=seed, workers=self.options.workers)
 
     def score(self, detector: Detector, name: str) -> tuple[Tensor, float | None]:
         """The scores of a set, and the seconds they took: None where a loader is read again.
@@ -174,9 +171,9 @@ class Model:
         start, given, options = time.perf_counter(), self.sets[name], self.options
         if not detector.method.perturbs:
             return detector.score(self.features[name]), time.perf_counter() - start
-        if isinstance(given, Tensors):
-            return tensor_scores(detector, self.classifier, given.batches, self.features[name].identities), None
-        scores = perturbed_scores(
+        if isinstance(given, TensorSet):
+            return score_tensors(detector, self.classifier, given.batches, self.features[name].identities), None
+        scores = score_perturbed(
             detector,
             self.classifier,
             self.image_set(name),
@@ -187,19 +184,28 @@ class Model:
         return scores, time.perf_counter() - start
 
 
-def methods_of(benchmark: Benchmark, names: tuple[str, ...] = ()) -> dict[str, Method]:
+def select_methods(benchmark: Benchmark, names: tuple[str, ...] = ()) -> dict[str, Method]:
     """The methods of a run, with the hyperparameters that the benchmark asks for."""
-    if benchmark.settings == openood.NAME:
-        table = openood.Protocol.of(benchmark, tuned=False).methods
+    own = settings_of_openood(benchmark)
+    if own:
+        table = {name: own[name].method if name in own else method for name, method in METHODS.items()}
     else:
-        table = with_settings(benchmark.settings, benchmark.of_paper, benchmark.name, shipped=benchmark.shipped)
+        table = apply_settings(benchmark.settings, benchmark.of_paper, benchmark.name, shipped=benchmark.shipped)
     if not names:
         return table
     chosen = {record.id: table.get(record.id) or make_method(record) for record in map(find_record, names)}
     return {name: chosen.pop(name) for name in table if name in chosen} | chosen
 
 
-def with_settings(settings: str, id_set: str, where: str, *, shipped: bool = False) -> dict[str, Method]:
+def settings_of_openood(benchmark: Benchmark) -> dict[str, OpenOODSetting]:
+    """OpenOOD's settings, where the benchmark asks for them; ODIN's step is in units of a network's preprocessing."""
+    if benchmark.settings != OPENOOD:
+        return {}
+    known = [zoo.model_entry(spec.name) for spec in benchmark.models if ":" not in spec.name]
+    return openood_settings(known[0].native.std if known else (1.0,))
+
+
+def apply_settings(settings: str, id_set: str, where: str, *, shipped: bool = False) -> dict[str, Method]:
     """The methods with general settings, with the paper's for an ID set, or as its published code has them."""
     if settings != AUTHORS:
         return dict(METHODS) if settings == "general" else paper_methods(settings)
@@ -216,40 +222,43 @@ def with_settings(settings: str, id_set: str, where: str, *, shipped: bool = Fal
 
 
 @dataclass
-class Prepared:
+class Plan:
     """A benchmark with what is here of it."""
 
     benchmark: Benchmark
-    options: Options
+    options: BenchOptions
     methods: dict[str, Method]
-    networks: dict[str, Network]  # by title
+    networks: dict[str, PlannedNetwork]  # by title
     sets: dict[str, Images]
     skipped: list[tuple[str, str]]  # (network or OOD set, why)
-    protocol: openood.Protocol
+    fit_on: dict[str, str] = field(default_factory=dict)  # the set that a method is fitted on, where not `train`
     runs: dict[str, str] = field(default_factory=dict)  # the networks of which a title is one training run of several
     in_memory: tuple[str, ...] = ()  # what no file names, so that the run cannot be repeated from its results
     labels: Tensor | None = None  # of the test images, where they come without
 
     @classmethod
-    def of(cls, benchmark: Benchmark, options: Options) -> Prepared:
+    def of(cls, benchmark: Benchmark, options: BenchOptions) -> Plan:
         """Look at what is here; nothing is opened yet."""
-        methods = {name: reseeded(each, options.seed) for name, each in methods_of(benchmark, options.methods).items()}
-        protocol = openood.Protocol.of(benchmark, tuned=options.tuned)
+        methods = {
+            name: reseed(each, options.seed) for name, each in select_methods(benchmark, options.methods).items()
+        }
+        own = settings_of_openood(benchmark)
+        fit_on = {name: own[name].fit for name in methods if name in own and own[name].fit != "train"}
         for spec in benchmark.chosen(list(options.models)):
-            if names_code(spec.name):
+            if runs_named_code(spec.name):
                 check_trust(f"the benchmark {benchmark.name!r} names code to run: {spec.name!r}", options.trust_code)
         specs = {spec: _training_runs(spec, options.weights) for spec in benchmark.chosen(list(options.models))}
         runs = {run.title: spec.title for spec, found in specs.items() for run in found if run is not spec}
         networks, gone = _networks(benchmark, options, [run for found in specs.values() for run in found])
-        sets, skipped = _sets(benchmark, options, protocol, methods)
-        return cls(benchmark, options, methods, networks, sets, [*gone, *skipped], protocol, runs)
+        sets, skipped = _sets(benchmark, options, VAL in fit_on.values())
+        return cls(benchmark, options, methods, networks, sets, [*gone, *skipped], fit_on, runs)
 
-    def model(self, title: str) -> Model:
+    def model(self, title: str) -> BenchModel:
         """The network of this title, opened."""
         network, options = self.networks[title], self.options
         spec = network.spec
         if isinstance(network.model, Head):
-            return Model(spec, spec.family or "features", None, None, dict(self.sets), options)
+            return BenchModel(spec, spec.family or "features", None, None, dict(self.sets), options)
         opening = replace(make_options(ModelOptions, vars(options)), weights=network.weights)
         layer = replace(network.layer, head=options.head or spec.head or network.layer.head)
         try:
@@ -262,25 +271,16 @@ class Prepared:
             raise InputError(f"{spec.title}: {error}") from None
         name = str(network.model)
         known = KNOWN.get(name.removeprefix(ZOO)) if name.startswith(ZOO) else None
-        family = spec.family or (known.family if known else family_of(source.classifier.net))
+        family = spec.family or (known.family if known else guess_family(source.classifier.net))
         whole = frozenset(look.name for look in self.benchmark.pooled if look.preprocessing == UNCROPPED)
-        return Model(spec, family, source.classifier, steps, dict(self.sets), options, uncropped=whole)
-
-
-def family_of(net: nn.Module) -> Family:
-    """The family of a network whose makers do not say it: it attends, it convolves more than patches, or neither."""
-    modules = list(net.modules())
-    if any("attention" in type(module).__name__.lower() for module in modules):
-        return "transformer"
-    wide = [module for module in modules if isinstance(module, nn.Conv2d) and module.kernel_size != module.stride]
-    return "ConvNet" if any(max(module.kernel_size) > 1 for module in wide) else "MLP"
+        return BenchModel(spec, family, source.classifier, steps, dict(self.sets), options, uncropped=whole)
 
 
 def _networks(
-    benchmark: Benchmark, options: Options, specs: list[ModelSpec]
-) -> tuple[dict[str, Network], list[tuple[str, str]]]:
+    benchmark: Benchmark, options: BenchOptions, specs: list[ModelSpec]
+) -> tuple[dict[str, PlannedNetwork], list[tuple[str, str]]]:
     """The networks that can run, by title, and those without weights, with the reason."""
-    found: dict[str, Network] = {}
+    found: dict[str, PlannedNetwork] = {}
     skipped: list[tuple[str, str]] = []
     for spec in specs:
         file = benchmark.base / Path(spec.weights).expanduser() if spec.weights else None
@@ -307,10 +307,10 @@ def _networks(
     return found, skipped
 
 
-def _named(benchmark: Benchmark, spec: ModelSpec, name: str, weights: Path | None) -> Network:
+def _named(benchmark: Benchmark, spec: ModelSpec, name: str, weights: Path | None) -> PlannedNetwork:
     """The network of a spec, with the class names of its file."""
-    classes = read_names(benchmark.base / Path(spec.classes).expanduser()) if spec.classes else ()
-    return Network(spec, name, weights, classes=classes, prompt=spec.prompt or PROMPT)
+    classes = read_class_names(benchmark.base / Path(spec.classes).expanduser()) if spec.classes else ()
+    return PlannedNetwork(spec, name, weights, classes=classes, prompt=spec.prompt or PROMPT)
 
 
 def _training_runs(spec: ModelSpec, folder: Path | None) -> list[ModelSpec]:
@@ -328,22 +328,27 @@ def _training_runs(spec: ModelSpec, folder: Path | None) -> list[ModelSpec]:
 
 
 def _sets(
-    benchmark: Benchmark, options: Options, protocol: openood.Protocol, methods: Iterable[str]
+    benchmark: Benchmark, options: BenchOptions, fits_on_val: bool
 ) -> tuple[dict[str, Images], list[tuple[str, str]]]:
     """Every set that is on this machine, by its role or name, and the OOD sets that are not, with the reason."""
-    inside = (("train", benchmark.train), ("test", benchmark.test), *protocol.sets(benchmark, methods))
-    sets: dict[str, Images] = {name: _opened(source, benchmark, options) for name, source in inside}
+    inside = {"train": benchmark.train, "test": benchmark.test}
+    if fits_on_val:
+        if not benchmark.val:
+            raise InputError(f"OpenOOD's settings need ID validation images: {benchmark.name} has no val in [id]")
+        inside[VAL] = benchmark.val
+    inside |= {look.name: look.images for look in benchmark.pooled}
+    sets: dict[str, Images] = {name: _opened(source, benchmark, options) for name, source in inside.items()}
     skipped: list[tuple[str, str]] = []
     for ood in benchmark.ood:
         try:
             sets[ood.name] = _opened(ood.images, benchmark, options)
-        except Missing as error:
+        except MissingDataset as error:
             skipped.append((ood.name, str(error).removeprefix(f"{ood.name}: ")))
     if len(sets) == len(inside):
         raise InputError(f"none of the OOD sets of {benchmark.name} is here; {skipped[0][1]}")
     return sets, skipped
 
 
-def _opened(source: str, benchmark: Benchmark, options: Options) -> ImageSet:
-    images = open_source(source, benchmark.base, options.data, any_list=options.any_list)
-    return limited(images, options.limit, options.seed)
+def _opened(source: str, benchmark: Benchmark, options: BenchOptions) -> ImageSet:
+    images = open_dataset(source, benchmark.base, options.data, any_list=options.any_list)
+    return limit_images(images, options.limit, options.seed)

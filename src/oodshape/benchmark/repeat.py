@@ -8,19 +8,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from oodshape.benchmark.plan import Options
-from oodshape.benchmark.results import Results, Row
+from oodshape.benchmark.plan import BenchOptions
+from oodshape.benchmark.results import Row, RunResults
 from oodshape.benchmark.spec import Benchmark
 from oodshape.core.errors import InputError, check_trust
-from oodshape.methods.records import registered
+from oodshape.methods.records import find_registered
 from oodshape.metrics.registry import METRICS
 
 # the options that decide the figures
-CHOSEN = ("models", "methods", "limit", "seed", "seeds", "resamples", "precision", "tuned", "any_list")
+CHOSEN = ("models", "methods", "limit", "seed", "seeds", "resamples", "precision", "any_list")
 LARGEST = {"seeds": 1000, "resamples": 100_000}  # that a file may ask for
 
 
-def recipe_of(benchmark: Benchmark, options: Options, in_memory: tuple[str, ...] = ()) -> dict[str, Any]:
+def run_recipe(benchmark: Benchmark, options: BenchOptions, in_memory: tuple[str, ...] = ()) -> dict[str, Any]:
     """What a run can be made again from: the text of the benchmark and the options that decide its figures.
 
     `in_memory` are networks, images and methods that were Python objects, which no file can bring back.
@@ -31,7 +31,7 @@ def recipe_of(benchmark: Benchmark, options: Options, in_memory: tuple[str, ...]
     return where | chosen | ({"in_memory": in_memory} if in_memory else {})
 
 
-def again(results: Results, **where: Any) -> tuple[Benchmark, Options]:
+def restore_benchmark(results: RunResults, **where: Any) -> tuple[Benchmark, BenchOptions]:
     """The benchmark and the options that made these results; `where` are folders, the device and options to change."""
     said = results.provenance.get("run")
     if isinstance(said, Mapping) and said.get("in_memory"):
@@ -47,20 +47,20 @@ def again(results: Results, **where: Any) -> tuple[Benchmark, Options]:
             name: tuple(said[name]) if isinstance(said[name], list) else said[name] for name in CHOSEN
         }
         benchmark = Benchmark.parse(said["text"], where="the benchmark of the results", base=Path(said["base"]))
-        benchmark, options = benchmark.with_settings(said["settings"]), Options(**{**chosen, **where})
+        benchmark, options = benchmark.with_settings(said["settings"]), BenchOptions(**{**chosen, **where})
         for name, most in LARGEST.items():
             if not 0 <= getattr(options, name) <= most:
                 raise InputError(f"these results ask for {getattr(options, name)} {name}; repeat allows up to {most:,}")
     except (KeyError, TypeError) as error:
         raise InputError(f"these results do not say how they were made: {error}") from None
     for name in options.methods:
-        if registered(name) is None:
+        if find_registered(name) is None:
             check_trust(f"the results name a method that is code to import: {name!r}", options.trust_code)
     return benchmark, options
 
 
 @dataclass(frozen=True)
-class Apart:
+class DifferingRow:
     """A row with metrics that differ by more than processors do: now less before."""
 
     row: Row
@@ -68,12 +68,12 @@ class Apart:
 
 
 @dataclass(frozen=True)
-class Agreement:
+class RunComparison:
     """How two runs of the same benchmark compare."""
 
     rows: int  # in both
     largest: dict[str, float]  # metric -> the largest difference of a row, without its sign
-    apart: tuple[Apart, ...]
+    apart: tuple[DifferingRow, ...]
     notes: tuple[str, ...]  # what else is not the same: weights, images, rows of one run alone
 
     @property
@@ -85,7 +85,7 @@ class Agreement:
 MISSING = "only "
 
 
-def agreement(before: Results, now: Results) -> Agreement:
+def compare_runs(before: RunResults, now: RunResults) -> RunComparison:
     """Whether two runs agree, row by row."""
     old, new = ({(row.model, row.method, row.ood): row for row in each.rows} for each in (before, now))
     both = [(old[key], new[key]) for key in old if key in new]
@@ -98,11 +98,11 @@ def agreement(before: Results, now: Results) -> Agreement:
         moved = {name: change for name, change in moved.items() if not math.isnan(change)}
         largest |= {name: max(abs(change), largest.get(name, 0.0)) for name, change in moved.items()}
         far = {name: change for name, change in moved.items() if abs(change) > METRICS[name].allow(b.n_ood)}
-        apart += [Apart(b, far)] if far else []
-    return Agreement(len(both), largest, tuple(apart), tuple(_notes(before, now, old, new)))
+        apart += [DifferingRow(b, far)] if far else []
+    return RunComparison(len(both), largest, tuple(apart), tuple(_notes(before, now, old, new)))
 
 
-def _notes(before: Results, now: Results, old: Mapping[Any, Row], new: Mapping[Any, Row]) -> Iterator[str]:
+def _notes(before: RunResults, now: RunResults, old: Mapping[Any, Row], new: Mapping[Any, Row]) -> Iterator[str]:
     for name, alone in (("the first run", old.keys() - new.keys()), ("the second run", new.keys() - old.keys())):
         if alone:
             yield f"{MISSING}{name} has {len(alone)} rows, among them {' / '.join(sorted(alone)[0])}"
@@ -117,6 +117,6 @@ def _notes(before: Results, now: Results, old: Mapping[Any, Row], new: Mapping[A
             yield f"{name} was {versions[0]} and is {versions[1]}"
 
 
-def _said(results: Results, key: str) -> Mapping[str, Any]:
+def _said(results: RunResults, key: str) -> Mapping[str, Any]:
     found = results.provenance.get(key, results.provenance.get("settings", {}).get(key, {}))
     return found if isinstance(found, Mapping) else {}

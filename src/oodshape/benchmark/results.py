@@ -14,21 +14,20 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import oodshape
 from oodshape.benchmark.comparisons import Average, Ties
-from oodshape.benchmark.hardest_images import Pick, Samples
-from oodshape.benchmark.roc_curves import Curve, Theta
+from oodshape.benchmark.curves import ScoreCurve
 from oodshape.core.errors import InputError, check_fraction
 from oodshape.core.files import CHECKSUM, checksum, reading, replacing, verify_checksum
 from oodshape.core.values import check_fields
-from oodshape.methods.describe import short_recipe
+from oodshape.methods.describe import format_short_recipe
 from oodshape.methods.detector import Method
 from oodshape.metrics.detection import Estimate
-from oodshape.metrics.registry import METRICS, check_metrics, flatten, gather
+from oodshape.metrics.registry import METRICS, check_metrics, flatten_metrics, gather_metrics
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
 FORMAT = 5
-LISTS = ("rows", "curves", "shapes", "averages_of", "ties", "failed")
+LISTS = ("rows", "curves", "averages_of", "ties", "failed")
 SPREAD = "_spread"  # ends the columns of the standard deviations
 CONVENTION = "higher score = ID"
 Axis = Literal["model", "ood"]
@@ -72,14 +71,14 @@ class Row:
     def flat(self) -> dict[str, Any]:
         """The row as the columns of a flat file."""
         spreads = {name + SPREAD: value for name, value in self.spreads.items()}
-        parts = {"metrics": flatten(self.metrics), "spreads": spreads}
+        parts = {"metrics": flatten_metrics(self.metrics), "spreads": spreads}
         named = ((each.name, getattr(self, each.name)) for each in fields(self))
         return {key: value for name, item in named for key, value in parts.get(name, {name: item}).items()}
 
     @classmethod
     def of_flat(cls, columns: Mapping[str, Any]) -> Row:
         """The row of such columns."""
-        metrics, rest = gather(columns)
+        metrics, rest = gather_metrics(columns)
         spreads = {name: rest.pop(name + SPREAD) for name in metrics if name + SPREAD in rest}
         return cls(metrics=metrics, spreads=spreads, **rest)
 
@@ -98,15 +97,13 @@ class Failed:
 
 
 @dataclass(frozen=True)
-class Results:
+class RunResults:
     """All rows of a benchmark run, where they come from, what was skipped and why, and curves to draw."""
 
     rows: tuple[Row, ...]
     provenance: dict[str, Any]
     skipped: tuple[tuple[str, str], ...] = ()  # (what, why)
-    curves: tuple[Curve, ...] = ()
-    shapes: tuple[Theta, ...] = ()
-    samples: Samples = Samples()
+    curves: tuple[ScoreCurve, ...] = ()
     averages_of: tuple[Average, ...] = ()  # means over OOD sets, with intervals
     ties: tuple[Ties, ...] = ()  # who cannot be told from the best
     failed: tuple[Failed, ...] = ()
@@ -168,8 +165,7 @@ class Results:
         lists = {name: [vars(item) for item in getattr(self, name)] for name in LISTS}
         lists |= {name: [item.flat() for item in getattr(self, name)] for name in ("rows", "averages_of")}
         data = {"kind": "results", "format": FORMAT, "provenance": self.provenance, "skipped": self.skipped}
-        samples = {"images": self.samples.images, "picks": [vars(pick) for pick in self.samples.picks]}
-        said = {**data, **lists, "samples": samples}
+        said = {**data, **lists}
         said[CHECKSUM] = checksum(said)
         text = json.dumps(said, allow_nan=False, ensure_ascii=False, separators=(",", ":"))
         with replacing(folder / "results.csv") as table, replacing(folder / "results.json") as everything:
@@ -177,7 +173,7 @@ class Results:
             everything.write_text(text + "\n", encoding="utf-8")
 
     @classmethod
-    def load(cls, path: str | Path) -> Results:
+    def load(cls, path: str | Path) -> RunResults:
         """The results in a results.json, or in a folder that holds one."""
         path = Path(path)
         path = path / "results.json" if path.is_dir() else path
@@ -191,14 +187,11 @@ class Results:
                 raise InputError(f"{path} has format {data['format']}, this oodshape reads {FORMAT}")
             verify_checksum(data)
             json.dumps(data, ensure_ascii=False).encode()  # half a character, which no page and no table can hold
-            shown = data["samples"]
             return cls(
                 rows=tuple(map(Row.of_flat, data["rows"])),
                 provenance=data["provenance"],
                 skipped=data["skipped"],
-                curves=tuple(Curve(**_tuples(curve)) for curve in data["curves"]),
-                shapes=tuple(Theta(**_tuples(shape)) for shape in data["shapes"]),
-                samples=Samples(tuple(shown["images"]), tuple(Pick(**_tuples(pick)) for pick in shown["picks"])),
+                curves=tuple(ScoreCurve(**_tuples(curve)) for curve in data["curves"]),
                 averages_of=tuple(map(Average.of_flat, data["averages_of"])),
                 ties=tuple(Ties(**_tuples(each)) for each in data["ties"]),
                 failed=tuple(Failed(**each) for each in data["failed"]),
@@ -209,7 +202,7 @@ def _tuples(item: dict[str, Any]) -> dict[str, Any]:
     return {key: tuple(value) if isinstance(value, list) else value for key, value in item.items()}
 
 
-def provenance(
+def collect_provenance(
     *,
     benchmark_hash: str,
     weights: Mapping[str, str],
@@ -226,7 +219,7 @@ def provenance(
         "platform": platform.platform(),
         "benchmark": benchmark_hash,
         "weights": dict(weights),
-        "methods": {name: short_recipe(method) for name, method in methods.items()},
+        "methods": {name: format_short_recipe(method) for name, method in methods.items()},
         "settings": dict(settings),
         "convention": CONVENTION,
     }

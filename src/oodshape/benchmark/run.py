@@ -13,34 +13,32 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from oodshape.benchmark.comparisons import Average, ties
-from oodshape.benchmark.hardest_images import Gallery
+from oodshape.benchmark.comparisons import Average, find_ties
+from oodshape.benchmark.curves import ScoreCurve
 from oodshape.benchmark.kept_scores import KeptScores
-from oodshape.benchmark.openood_protocol import OOD_VAL, pooled_accuracy
-from oodshape.benchmark.plan import Images, Model, Options, Prepared, Tensors
-from oodshape.benchmark.repeat import recipe_of
-from oodshape.benchmark.results import Failed, Results, Row, provenance
-from oodshape.benchmark.roc_curves import Curve, Theta
+from oodshape.benchmark.plan import BenchModel, BenchOptions, Images, Plan, TensorSet
+from oodshape.benchmark.repeat import run_recipe
+from oodshape.benchmark.results import Failed, Row, RunResults, collect_provenance
 from oodshape.benchmark.spec import AUTHORS, Benchmark
 from oodshape.core.errors import InputError
 from oodshape.core.files import compute_fingerprint
-from oodshape.core.own_code import locate_failure
 from oodshape.core.progress import progress_bar, track_named
-from oodshape.core.values import reseeded
+from oodshape.core.user_code import locate_failure
+from oodshape.core.values import reseed
 from oodshape.features.features import Features, check_labels, warn_if_by_chance
 from oodshape.images.sources.image_set import Subset
 from oodshape.methods.detector import Detector, Method
 from oodshape.methods.fit_all import collect_statistics
 from oodshape.metrics.detection import Estimate
-from oodshape.metrics.registry import MAIN, measure
+from oodshape.metrics.registry import measure
 
 
-def run(benchmark: Benchmark, options: Options = Options()) -> Results:
+def run_benchmark(benchmark: Benchmark, options: BenchOptions = BenchOptions()) -> RunResults:
     """The results of every method on every network and OOD set of the benchmark."""
-    return run_prepared(Prepared.of(benchmark, options))[0]
+    return run_plan(Plan.of(benchmark, options))[0]
 
 
-def run_prepared(prepared: Prepared) -> tuple[Results, KeptScores]:
+def run_plan(prepared: Plan) -> tuple[RunResults, KeptScores]:
     """The results of a run that has been looked at already, and the scores that they come from.
 
     With several seeds, metrics are means over them; all else is of the first.
@@ -50,26 +48,23 @@ def run_prepared(prepared: Prepared) -> tuple[Results, KeptScores]:
     return replace(results, rows=_merge_seeds(results.rows, more)), kept
 
 
-def _once(prepared: Prepared) -> tuple[Results, KeptScores]:
+def _once(prepared: Plan) -> tuple[RunResults, KeptScores]:
     benchmark, options, methods, sets = prepared.benchmark, prepared.options, prepared.methods, prepared.sets
     rows: list[Row] = []
-    curves: list[Curve] = []
-    shapes: list[Theta] = []
+    curves: list[ScoreCurve] = []
     means: list[Average] = []
     failed: list[Failed] = []
     skipped = list(prepared.skipped)
     weights: dict[str, str] = {}
     data: dict[str, str] = {}
-    protocol = prepared.protocol
-    shown = {name: images for name, images in sets.items() if not isinstance(images, (Tensors, Features))}
-    gallery, kept = Gallery(shown, options.samples), KeptScores()
+    kept = KeptScores()
     for title in _one_by_one(prepared):
         try:
             model = prepared.model(title)
         except InputError as error:  # a library that is missing, a file that cannot be downloaded
             skipped.append((title, str(error).removeprefix(f"{title}: ")))
             continue
-        _extract(model, proxy=wants_proxy(methods))
+        _extract(model, proxy=_needs_proxy(methods))
         if prepared.labels is not None:
             model.features["test"] = model.features["test"].with_labels(prepared.labels)
         for name, names in (("train", getattr(sets["train"], "classes", ())), ("test", ())):
@@ -78,18 +73,16 @@ def _once(prepared: Prepared) -> tuple[Results, KeptScores]:
         warn_if_by_chance(test.accuracy, len(test), test.head.classes)
         weights[title] = model.fingerprint
         data |= {name: _fingerprint(images, model.features[name]) for name, images in sets.items()}
-        train = model.features["train"]
         with progress_bar(f"{title}: statistics", None, options.progress):
-            low, high = train.stats.quantile(0.0005), train.stats.quantile(0.9995)
-            for fitted, here in protocol.by_set(methods).items():
+            for fitted in {"train", *prepared.fit_on.values()}:
+                here = {name: each for name, each in methods.items() if prepared.fit_on.get(name, "train") == fitted}
                 with suppress(Exception):  # of a method that then fails by itself, below
                     collect_statistics(here, model.features[fitted])
         for name, method in track_named(methods.items(), title, options.progress, "methods"):
             try:
                 start = time.perf_counter()
-                images = model.features[protocol.fitted_on(name)]
-                chosen = protocol.choose(title, name, method, images, model.score)
-                detector = model.learn(chosen).fit(images, proxy=model.proxy)
+                images = model.features[prepared.fit_on.get(name, "train")]
+                detector = model.learn(method).fit(images, proxy=model.proxy)
                 fitting = time.perf_counter() - start
                 made = _compared(benchmark, model, name, detector, fitting, kept)
             except Exception as error:  # one method does not end a run: a bug in a user's own, or too few images
@@ -99,11 +92,6 @@ def _once(prepared: Prepared) -> tuple[Results, KeptScores]:
             rows += made[0]
             curves += made[1]
             means.append(made[2])
-            theta = Theta.of(title, name, detector.shape, low, high)
-            shapes += [theta] if theta is not None else []
-        if title in kept.by_model:
-            ours = {each.method: MAIN.sign * each.metrics[MAIN.name].value for each in means if each.model == title}
-            gallery.add(title, kept.of(title), max(ours, key=ours.__getitem__), model.features)
     if not rows and failed:
         raise InputError(f"no method could be run; {failed[0].method} on {failed[0].model}: {failed[0].why}")
     if not rows:
@@ -117,17 +105,15 @@ def _once(prepared: Prepared) -> tuple[Results, KeptScores]:
         "data": data,
     }
     settings |= _departures(prepared)
-    said = provenance(benchmark_hash=benchmark.hash, weights=weights, methods=methods, settings=settings)
-    said["run"] = recipe_of(benchmark, options, prepared.in_memory)
+    said = collect_provenance(benchmark_hash=benchmark.hash, weights=weights, methods=methods, settings=settings)
+    said["run"] = run_recipe(benchmark, options, prepared.in_memory)
     with progress_bar("ties", None, options.progress):
-        equals = list(ties(kept))
-    results = Results(
+        equals = list(find_ties(kept))
+    results = RunResults(
         tuple(rows),
         said,
         tuple(skipped),
         tuple(curves),
-        tuple(shapes),
-        gallery.samples(),
         tuple(means),
         tuple(equals),
         tuple(failed),
@@ -137,16 +123,16 @@ def _once(prepared: Prepared) -> tuple[Results, KeptScores]:
 
 def _fingerprint(images: Images, features: Features) -> str:
     """What identifies the images of a set: of tensors their content in any order, of features the numbers."""
-    if isinstance(images, Tensors):
+    if isinstance(images, TensorSet):
         return compute_fingerprint(np.sort(features.identities))
     if isinstance(images, Features):
         return compute_fingerprint(*(part.float().cpu().numpy() for _, part in images.chunks()))
     return images.fingerprint
 
 
-def _departures(prepared: Prepared) -> dict[str, Any]:
+def _departures(prepared: Plan) -> dict[str, Any]:
     """What a reader must know where a run is not the plain one."""
-    benchmark, options, sets = prepared.benchmark, prepared.options, prepared.sets
+    benchmark, options = prepared.benchmark, prepared.options
     said: dict[str, Any] = {}
     if benchmark.settings == AUTHORS:
         said["id_set"] = benchmark.of_paper
@@ -154,37 +140,33 @@ def _departures(prepared: Prepared) -> dict[str, Any]:
         said["runs"] = prepared.runs
     if benchmark.spectrum:
         said |= {"spectrum": benchmark.spectrum, "shifted": [look.name for look in benchmark.pooled]}
-    if options.tuned:
-        images = sets[OOD_VAL]
-        assert not isinstance(images, (Tensors, Features))
-        said |= {"tuned": prepared.protocol.chosen, "tuned_on": f"{images.name}, {len(images):,} images"}
     if options.any_list:
         said["lists"] = "as they are, not held to the published ones"
     return said
 
 
-def wants_proxy(methods: Mapping[str, Method]) -> bool:
+def _needs_proxy(methods: Mapping[str, Method]) -> bool:
     """Whether any of the methods chooses by a proxy."""
     return any(method.wants_proxy for method in methods.values())
 
 
-def extracted(benchmark: Benchmark, options: Options = Options()) -> Iterator[Model]:
+def extract_networks(benchmark: Benchmark, options: BenchOptions = BenchOptions()) -> Iterator[BenchModel]:
     """The networks of the benchmark one by one, each with the features of every set here and the proxy's."""
-    prepared = Prepared.of(benchmark, options)
+    prepared = Plan.of(benchmark, options)
     for title in _one_by_one(prepared):
         model = prepared.model(title)
         _extract(model, proxy=True)
         yield model
 
 
-def _one_by_one(prepared: Prepared) -> Iterator[str]:
+def _one_by_one(prepared: Plan) -> Iterator[str]:
     """The networks' titles, behind a bar where there are several."""
     show = prepared.options.progress if len(prepared.networks) > 1 else False
     for title, _ in track_named(((title, title) for title in prepared.networks), "networks", show, "networks"):
         yield title
 
 
-def _extract(model: Model, *, proxy: bool) -> None:
+def _extract(model: BenchModel, *, proxy: bool) -> None:
     """Extract the features of every set, and those of the proxy where it is wanted."""
     for name, _ in track_named(model.sets.items(), model.spec.title, model.options.progress, "sets"):
         model.extract(name, proxy=proxy and name == "train")
@@ -192,12 +174,12 @@ def _extract(model: Model, *, proxy: bool) -> None:
 
 def _compared(
     benchmark: Benchmark,
-    model: Model,
+    model: BenchModel,
     name: str,
     detector: Detector,
     fitting: float,
     kept: KeptScores,
-) -> tuple[list[Row], list[Curve], Average]:
+) -> tuple[list[Row], list[ScoreCurve], Average]:
     """The rows, the curves and the average of one fitted method on one network."""
     counted = ["test", *(look.name for look in benchmark.pooled)]
     sets = {ood.name: ood for ood in benchmark.ood if ood.name in model.features}
@@ -214,7 +196,7 @@ def _compared(
         resamples=options.resamples,
         seed=options.seed,
     )
-    title, accuracy = model.spec.title, pooled_accuracy([model.features[each] for each in counted])
+    title, accuracy = model.spec.title, _accuracy([model.features[each] for each in counted])
     rows = [
         Row(
             benchmark=benchmark.name,
@@ -232,9 +214,20 @@ def _compared(
         )
         for ood, metrics in measured.items()
     ]
-    curves = [Curve.of(title, name, ood, inside, part) for ood, part in outside.items()]
+    curves = [ScoreCurve.of(title, name, ood, inside, part) for ood, part in outside.items()]
     kept.add(title, name, inside.cpu(), {ood: part.cpu() for ood, part in outside.items()})
     return rows, curves, Average(model=title, method=name, metrics=means)
+
+
+def _accuracy(parts: Sequence[Features]) -> float | None:
+    """The share of all labelled images whose class is predicted; None where none has a label."""
+    right, known = 0, 0
+    for part in parts:
+        if part.labels is not None:
+            labelled = part.labels >= 0
+            right += int((part.predictions.cpu()[labelled] == part.labels[labelled]).sum())
+            known += int(labelled.sum())
+    return right / known if known else None
 
 
 def _correct(parts: Sequence[Features]) -> Any:
@@ -253,18 +246,16 @@ def _mean_seconds(parts: Sequence[tuple[Tensor, float | None]]) -> float | None:
     return sum(times) / sum(len(scores) for scores, _ in parts) if len(times) == len(parts) else None
 
 
-def _with_further_seeds(prepared: Prepared) -> Iterator[Prepared]:
+def _with_further_seeds(prepared: Plan) -> Iterator[Plan]:
     """The same run with each further seed, of the methods that hang on it: all of them where images are drawn."""
     options = prepared.options
     drawn = any(isinstance(images, Subset) for images in prepared.sets.values())
     methods = [
-        name
-        for name, method in prepared.methods.items()
-        if drawn or method.wants_proxy or reseeded(method, 1) != method
+        name for name, method in prepared.methods.items() if drawn or method.wants_proxy or reseed(method, 1) != method
     ]
     for step in range(1, options.seeds if methods else 1):
-        again = replace(options, seed=options.seed + step, seeds=1, methods=tuple(methods), samples=0)
-        yield Prepared.of(prepared.benchmark, again)
+        again = replace(options, seed=options.seed + step, seeds=1, methods=tuple(methods))
+        yield Plan.of(prepared.benchmark, again)
 
 
 def _merge_seeds(rows: Sequence[Row], more: Sequence[Sequence[Row]]) -> tuple[Row, ...]:

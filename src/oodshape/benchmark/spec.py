@@ -72,7 +72,31 @@ class ModelSpec:
 
 @dataclass(frozen=True, kw_only=True)
 class Benchmark:
-    """One ID set, some OOD sets, some networks, and the hyperparameters to use."""
+    """An ID set, OOD sets, networks and hyperparameters.
+
+    >>> Benchmark.load("digits").name
+    'digits'
+
+    Attributes:
+        name: Name in tables.
+        title: Title of the report.
+        settings: Hyperparameters: general, the paper's for an ID set, or its published code's.
+        id_set: The paper's ID set, if neither settings nor catalogued images say it.
+        preprocessing: Preprocessing of all networks; native: each network's own.
+        real: The OOD set that studies use as real OOD data; empty: the largest.
+        train: ID images to fit on.
+        test: ID images to test on.
+        ood: OOD sets.
+        models: Networks.
+        val: ID images that are neither trained nor tested on.
+        ood_val: OOD images by which settings may be chosen on request.
+        shifted: Covariate-shifted ID sets.
+        spectrum: fs: the shifted sets count as ID.
+        base: Folder that relative paths start from.
+        hash: Hash of the text.
+        text: The TOML text, if any.
+        shipped: Whether it comes with the package.
+    """
 
     name: str
     title: str = ""
@@ -85,7 +109,6 @@ class Benchmark:
     ood: tuple[OodSpec, ...]
     models: tuple[ModelSpec, ...]
     val: str = ""  # ID images that are neither trained nor tested on
-    ood_val: str = ""  # OOD images that settings may be chosen by, where that is asked for
     shifted: tuple[ShiftedSpec, ...] = ()
     spectrum: str = ""  # fs: the shifted sets are ID too
     base: Path = Path()  # paths in the file are relative to this folder
@@ -95,13 +118,27 @@ class Benchmark:
 
     @staticmethod
     def names() -> list[str]:
-        """Those that come with the package."""
+        """List the benchmarks that come with the package.
+
+        Returns:
+            Their names.
+        """
         found = [file.name.removesuffix(".toml") for file in files("oodshape.benchmark.specs").iterdir()]
         return sorted(name for name in found if not name.startswith("_"))
 
     @classmethod
     def load(cls, name_or_file: str | Path) -> Benchmark:
-        """The benchmark that comes with the package under this name, or that a TOML file describes."""
+        """Load a benchmark.
+
+        Args:
+            name_or_file: A name from `names`, or a TOML file.
+
+        Returns:
+            The benchmark.
+
+        Raises:
+            InputError: If there is no such benchmark, or the file is wrong.
+        """
         path, shipped = Path(name_or_file), cls.names()
         if str(name_or_file) in shipped:
             text = (files("oodshape.benchmark.specs") / f"{name_or_file}.toml").read_text(encoding="utf-8")
@@ -118,14 +155,26 @@ class Benchmark:
 
     @classmethod
     def parse(cls, text: str, *, where: str, base: Path) -> Benchmark:
-        """The benchmark in a TOML text; a wrong key or value is an error that names it."""
+        """Read a benchmark from a TOML text.
+
+        Args:
+            text: The text.
+            where: Where it comes from, for messages.
+            base: Folder that relative paths start from.
+
+        Returns:
+            The benchmark.
+
+        Raises:
+            InputError: If a key or value is wrong; the message names it.
+        """
         if any(line.count(".") > MAX_DOTS for line in text.splitlines()):
             raise InputError(f"{where} has a line of more than {MAX_DOTS} dots; split it")
         try:
             data = tomllib.loads(text)
         except (ValueError, RecursionError) as error:
             raise InputError(f"{where} is not TOML: {one_line(error)}") from None
-        id_sets = ("train", "test", "val", "ood_val")
+        id_sets = ("train", "test", "val")
         inside = _table(data.pop("id", None), f"{where}: [id]", id_sets, ("train", "test"))
         shifted = _list(data, "shifted", where) if "shifted" in data else []
         items: dict[str, Any] = {
@@ -140,7 +189,7 @@ class Benchmark:
                 f"{where}: name must be 1 to 100 letters, digits, '.', '_' or '-', and not start with '.', got "
                 f"{one_line(data['name'], 60)!r}"
             )
-        made = cls(**data, **inside, **items, base=base, hash=hash_of(text), text=text)
+        made = cls(**data, **inside, **items, base=base, hash=hash_benchmark(text), text=text)
         _one_of(made.settings, SETTINGS, f"{where}: settings")
         _one_of(made.id_set, ("", *ID_SETS), f"{where}: id_set")
         _one_of(made.real, ("", *(ood.name for ood in made.ood)), f"{where}: real")
@@ -160,7 +209,14 @@ class Benchmark:
         return made
 
     def full_spectrum(self) -> Benchmark:
-        """The same benchmark with the shifted images counted as ID: another one by name."""
+        """Count the covariate-shifted images as ID.
+
+        Returns:
+            The benchmark under another name.
+
+        Raises:
+            InputError: If it has no shifted images.
+        """
         if not self.shifted:
             raise InputError(f"{self.name} has no shifted ID images, and so no full spectrum")
         return replace(self, name=f"{self.name}-fs", title=f"{self.title}, full spectrum (fs)", spectrum="fs")
@@ -172,7 +228,14 @@ class Benchmark:
         return next((name for name in (self.settings, self.id_set, catalogued) if name in ID_SETS), "")
 
     def with_settings(self, settings: str) -> Benchmark:
-        """The same benchmark with other hyperparameters; it stays one of the same ID set."""
+        """Use other hyperparameters.
+
+        Args:
+            settings: general, imagenet, cifar10, cifar100, or those of the published code.
+
+        Returns:
+            The benchmark with the same ID set.
+        """
         return replace(self, id_set=self.of_paper, settings=settings)
 
     @property
@@ -181,7 +244,17 @@ class Benchmark:
         return self.shifted if self.spectrum else ()
 
     def chosen(self, models: list[str]) -> tuple[ModelSpec, ...]:
-        """The models with these ids or names in tables, in any case; all of them for an empty list."""
+        """Select networks.
+
+        Args:
+            models: Ids or display names, in any case; empty: all.
+
+        Returns:
+            The networks.
+
+        Raises:
+            InputError: If there is no such network.
+        """
         known = {name.casefold(): spec for spec in self.models for name in (spec.name, spec.title)}
         known |= {spec.name.partition(":")[2].casefold(): spec for spec in self.models if ":" in spec.name}
         for name in models:
@@ -192,7 +265,7 @@ class Benchmark:
         return tuple(spec for spec in self.models if not models or spec in asked)
 
 
-def hash_of(text: str) -> str:
+def hash_benchmark(text: str) -> str:
     """What identifies a benchmark's text."""
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 

@@ -71,8 +71,8 @@ def calibrate(
                 "--per-class and --one-threshold out"
             )
         return _calibrate_exported(guard, out, images, alpha, provider, reading, running, json)
-    check_inputs(images, guard=guard, model=model, opening=opening)
-    from oodshape.guard.describe import Contents, facts, per_class_line
+    check_inputs(images, guard=guard, model=model, opening=opening, alpha=alpha)
+    from oodshape.guard.describe import GuardContents, describe_classes, facts
     from oodshape.guard.guard import Guard
 
     before = Guard.load(guard, trust_code=opening.trust_code)
@@ -91,10 +91,10 @@ def calibrate(
     if json:
         typer.echo(encoder.dumps(facts(after)))
         return
-    was, now = (Contents.of(each).threshold_text for each in (before, after))
+    was, now = (GuardContents.of(each).threshold_text for each in (before, after))
     say(f"threshold: {now}, before {was}")
     if after.detector.groups is not None:
-        say(per_class_line(after))
+        say(describe_classes(after))
     say(f"guarantee: {after.guarantee}")
     if images is not None:
         say(UNKNOWN)
@@ -113,9 +113,9 @@ def _calibrate_exported(
 ) -> None:
     from oodshape.guard.export.guarded_file import GuardedFile
     from oodshape.guard.export.recalibrate import recalibrate
-    from oodshape.images.sources.listing import in_column
+    from oodshape.images.sources.open_images import in_column
 
-    check_inputs(images)
+    check_inputs(images, alpha=alpha)
     guarded = GuardedFile(file, provider=provider)
     run = replace(running, progress=show_progress(json))
     made = recalibrate(guarded, out, in_column(images, reading.column), alpha, run)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json as encoder
-from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -40,14 +39,14 @@ def check(
 
     check_writable(out)
     check_inputs(id, *ood, guard=guard, model=model, opening=opening)
-    from oodshape.core.columns import show_columns
+    from oodshape.core.columns import print_columns
     from oodshape.guard.guard import Guard
-    from oodshape.images.sources.listing import one_by_one
-    from oodshape.report.pages.check_page import HEAD, NOTE, check_rows, headline, right_line, verdict, write_check
+    from oodshape.images.sources.open_images import stream_images
+    from oodshape.report.pages.check_page import HEAD, NOTE, check_table, describe_decision, verdict, write_check_page
     from oodshape.report.pages.scored_page import Origin
 
     fitted = Guard.load(guard, trust_code=opening.trust_code)
-    names = [one_by_one(each).name for each in ood]
+    names = [stream_images(each).name for each in ood]
     sets = dict(zip(names if len(set(names)) == len(names) else ood, ood, strict=True))
     with warnings_as_lines():
         source = fitted.open_network(model, resolve_device(opening))
@@ -60,7 +59,7 @@ def check(
             **(vars(running) | {"progress": show_progress(json)}),
         )
     if out is not None:
-        write_check(found, out, source, Origin(command_line(), str(guard)))
+        write_check_page(found, out, source, Origin(command_line(), str(guard)))
     if json:
         said = {
             "rejected_id": found.rejected,
@@ -69,13 +68,12 @@ def check(
             "sets": found.rows(),
         }
         sanity = None if fitted.about.sanity is None else fitted.about.sanity.accepted(fitted.detector)
-        right = None if found.selective is None else asdict(found.selective)
-        typer.echo(encoder.dumps(said | {"selective": right, "unreadable": found.unreadable, "sanity": sanity}))
+        typer.echo(encoder.dumps(said | {"unreadable": found.unreadable, "sanity": sanity}))
     else:
-        show_columns(HEAD, check_rows(found), console())
+        print_columns(HEAD, check_table(found), console())
         say(NOTE)
-        for line in (*headline(found), verdict(found), *right_line(found)):
-            say(line)
+        say(describe_decision(found)[1])
+        say(verdict(found))
         if fitted.sanity:
             say(f"sanity: the guard {fitted.sanity}")
         for path, why in list(found.unreadable.items())[:1]:

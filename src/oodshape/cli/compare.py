@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from oodshape.cli.completion import method_names
 from oodshape.cli.method_options import ColumnsOption
 from oodshape.cli.shared_options import words
 from oodshape.cli.terminal import console, say
@@ -23,32 +22,28 @@ def compare(
         Path, typer.Argument(metavar="RESULTS", help="A results.json, or the folder of a benchmark run.")
     ],
     methods: Annotated[
-        str,
-        typer.Option(
-            autocompletion=method_names,
-            help="Two methods, a,b: how much better a is. Without it: who is tied with the best.",
-        ),
+        str, typer.Option(help="Two methods, a,b: how much better a is. Without it: who is tied with the best.")
     ] = "",
     columns: ColumnsOption = "",
 ) -> None:
-    """Tell whether one method is really better than another on the images of a run.
+    """Test whether one method is better than another on the images of a run.
 
     Both have scored the same images, so these are compared in pairs: AUROC by DeLong's test, other metrics and the
     means over OOD sets by a bootstrap that draws the ID images once for all sets. Without --methods, every method is
     compared with the best by mean AUROC; tied are those whose p-value, corrected over all pairs of methods, is at
     least 0.05. After a run with --seeds, the scores of the first seed are compared.
     """
-    from oodshape.benchmark.comparisons import compared
+    from oodshape.benchmark.comparisons import compare_pair
     from oodshape.benchmark.kept_scores import KeptScores
-    from oodshape.benchmark.results import CONVENTION, Results
-    from oodshape.core.columns import show_columns
+    from oodshape.benchmark.results import CONVENTION, RunResults
+    from oodshape.core.columns import print_columns
     from oodshape.core.errors import InputError
     from oodshape.report.tables.table import parse_columns
 
     scores = KeptScores.load(results)
     metrics = dict.fromkeys(column.metric for column in parse_columns(columns))
     chosen = words(methods)
-    averaged = {row.method: row.seeds for row in Results.load(results).rows if row.seeds > 1}
+    averaged = {row.method: row.seeds for row in RunResults.load(results).rows if row.seeds > 1}
     averaged = {name: seeds for name, seeds in averaged.items() if name in (chosen or averaged)}
     if averaged:
         say(
@@ -71,23 +66,23 @@ def compare(
             f"{_points(each.difference.low)} to {_points(each.difference.high)}",
             _p(each.difference.p_value),
         )
-        for each in compared(scores, *chosen, metrics=list(metrics))
+        for each in compare_pair(scores, *chosen, metrics=list(metrics))
     ]
-    show_columns(HEAD, rows, console())
+    print_columns(HEAD, rows, console())
     say(f"first: {chosen[0]}, second: {chosen[1]}; percent. {CONVENTION}")
 
 
 def _show_ties(scores: KeptScores) -> None:
-    from oodshape.benchmark.comparisons import compared_with_best
-    from oodshape.core.columns import show_columns
+    from oodshape.benchmark.comparisons import compare_with_best
+    from oodshape.core.columns import print_columns
 
     rows = []
-    for model, best, name, mean, difference, p_value in compared_with_best(scores):
+    for model, best, name, mean, difference, p_value in compare_with_best(scores):
         verdict = "best" if name == best else "tied" if p_value >= 0.05 else "worse"
         limits = "" if name == best else f"{_points(difference.low)} to {_points(difference.high)}"
         gap = "" if name == best else _points(difference.value)
         rows.append((model, name, f"{100 * mean:.2f}", gap, limits, "" if name == best else _p(p_value), verdict))
-    show_columns(
+    print_columns(
         ("network", "method", "mean AUROC", "to the best", "95 % interval", "p (all pairs)", ""), rows, console()
     )
 

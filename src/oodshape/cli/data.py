@@ -10,19 +10,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from oodshape.cli.completion import benchmark_names
 from oodshape.cli.shared_options import DataOption
-from oodshape.core.errors import InputError, no_such
+from oodshape.core.errors import InputError, unknown
 from oodshape.core.machine import OFFLINE, is_offline
 from oodshape.core.progress import progress_bar
-from oodshape.images.datasets.catalog import CATALOG, Entry, Status, status
-from oodshape.images.datasets.download_sources import Source, all_sources, show_size
+from oodshape.images.datasets.catalog import CATALOG, DatasetEntry, DatasetStatus, list_status
+from oodshape.images.datasets.download_sources import Download, format_size, list_sources
 
 if TYPE_CHECKING:
     from oodshape.benchmark.spec import Benchmark
 
 MB = 10**6
-Wanted = dict[Source, Path]  # published files, each with the folder of data or of weights that it goes into
+Wanted = dict[Download, Path]  # published files, each with the folder of data or of weights that it goes into
 PANEL = "Downloads"
 YesOption = Annotated[bool, typer.Option("--yes", help="Download without asking.", rich_help_panel=PANEL)]
 
@@ -33,7 +32,6 @@ def data(
         list[str] | None,
         typer.Argument(
             metavar="BENCHMARK|get NAME",
-            autocompletion=benchmark_names,
             help="List the sets of a benchmark \\[default: a line per benchmark], or download what a benchmark, a data "
             "set or a network needs.",
         ),
@@ -57,7 +55,7 @@ def data(
         ),
     ] = False,
 ) -> None:
-    """List the data sets of the benchmarks: what is there, where to get and put the rest. `data get` downloads it.
+    """List the data sets of the benchmarks: present, missing, and where to get them. `data get` downloads.
 
     A download is verified by size and checksum, resumed after a break, and unpacked at the place where benchmarks look
     for it. Nothing is downloaded twice. With --offline only the files in DATA/downloads are used.
@@ -79,12 +77,12 @@ def data(
         sys.stderr.write("no data folder was named: --data DIR or OODSHAPE_DATA\n")
 
 
-def _states(root: Path | None, benchmark: str) -> list[Status]:
+def _states(root: Path | None, benchmark: str) -> list[DatasetStatus]:
     if benchmark not in CATALOG:
-        raise no_such("benchmark", benchmark, CATALOG)
+        raise unknown("benchmark", benchmark, CATALOG)
     if root is not None:
-        return status(root, benchmark)
-    return [Status(benchmark, role, entry, "missing") for role, entry in CATALOG[benchmark]]
+        return list_status(root, benchmark)
+    return [DatasetStatus(benchmark, role, entry, "missing") for role, entry in CATALOG[benchmark]]
 
 
 def overview(root: Path | None) -> Iterator[str]:
@@ -116,7 +114,7 @@ def _wrapped(text: str) -> list[str]:
     return wrap(text, 80, initial_indent="  ", subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
 
 
-def _block(source: Source, root: Path) -> Iterator[str]:
+def _block(source: Download, root: Path) -> Iterator[str]:
     """A published file: size, licence, checksum, addresses, and where it goes."""
     kind = "sha256" if source.sha256 else "md5"
     checksum = f"{kind} {source.sha256 or source.md5}" if source.is_verified else "no checksum known"
@@ -134,21 +132,21 @@ def _block(source: Source, root: Path) -> Iterator[str]:
         yield f"  -> {root / source.to}"
 
 
-def _needed(entries: Iterable[Entry], root: Path | None) -> list[Source]:
+def _needed(entries: Iterable[DatasetEntry], root: Path | None) -> list[Download]:
     """The published files of some sets that are not there, each once."""
     found = (source for entry in entries for source in (entry.sources if root is None else entry.needed(root)))
     return list(dict.fromkeys(found))
 
 
-def _size(sources: Iterable[Source]) -> str:
+def _size(sources: Iterable[Download]) -> str:
     """The size of some files together.
 
-    >>> _size(all_sources()["svhn"]), _size([*all_sources()["svhn"], *all_sources()["isun"]])
+    >>> _size(list_sources()["svhn"]), _size([*list_sources()["svhn"], *list_sources()["isun"]])
     ('64 MB', '64 MB and 1 of unknown size')
     """
     sizes = [source.bytes for source in sources]
     known, unknown = sum(sizes), sizes.count(0)
-    parts = [show_size(known)] if known else []
+    parts = [format_size(known)] if known else []
     return " and ".join([*parts, f"{unknown} of unknown size"] if unknown else parts)
 
 
@@ -161,10 +159,10 @@ def wanted_files(names: Iterable[str], data: Path | None, weights: Path | None) 
         if name in Benchmark.names():
             wanted |= files_of(Benchmark.load(name), data, weights)
             continue
-        if name.lower() not in all_sources():
-            known = [*Benchmark.names(), *all_sources()]
-            raise no_such("benchmark, data set or network", name, known, "`oodshape data NAME` and `models` list them")
-        for source in all_sources()[name.lower()]:
+        if name.lower() not in list_sources():
+            known = [*Benchmark.names(), *list_sources()]
+            raise unknown("benchmark, data set or network", name, known, "`oodshape data NAME` and `models` list them")
+        for source in list_sources()[name.lower()]:
             root = data if source.folder == "data" else weights
             if root is None:
                 raise InputError(f"{name} goes into a folder of {source.folder}: name it with --{source.folder} DIR")
@@ -179,14 +177,14 @@ def files_of(benchmark: Benchmark, data: Path | None, weights: Path | None, mode
             "name the folder for data sets with --data DIR, the one for weights with --weights DIR, or both"
         )
     wanted: Wanted = {}
-    images = (benchmark.train, benchmark.test, benchmark.val, benchmark.ood_val)
+    images = (benchmark.train, benchmark.test, benchmark.val)
     for text in (*images, *(ood.images for ood in benchmark.ood), *(look.images for look in benchmark.shifted)):
         home, _, name = text.removeprefix("catalog:").partition("/")
         if data is not None and text.startswith("catalog:"):
             wanted |= dict.fromkeys(CATALOG[home].named()[name].needed(data), data)
     for spec in benchmark.chosen(list(models)):
         if weights is not None and not spec.weights and not any(weights.glob(f"{spec.name}.*")):
-            sources = all_sources().get(spec.name, ())
+            sources = list_sources().get(spec.name, ())
             wanted |= {source: weights for source in sources if not (weights / source.to).exists()}
     return wanted
 

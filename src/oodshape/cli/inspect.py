@@ -19,14 +19,14 @@ def inspect(
     """Show what a guard contains: method, threshold, guarantee, preprocessing, network, classes."""
     from oodshape.core import files
     from oodshape.core.files import reading
-    from oodshape.guard.describe import Contents, facts, lines
+    from oodshape.guard.describe import GuardContents, facts, lines
     from oodshape.guard.export.guarded_file import GuardedFile
 
     if guard.suffix == ".onnx":
         found, width = GuardedFile(guard, threads=1).metadata.facts(), 18
         rows = list(found.items())
     else:
-        contents = Contents.read(guard)
+        contents = GuardContents.read(guard)
         with reading(guard, files.WAY_OUT["detector"]):
             found, width = facts(contents), 14
             rows = list(lines(contents))

@@ -1,10 +1,10 @@
-"""Options of the commands that compare methods: what is looked at, and what is drawn at random."""
+"""Options of the commands that compare methods: what is looked at, and how it runs."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -12,7 +12,7 @@ from oodshape.cli.shared_options import DataOption, cache_folder, resolve_device
 from oodshape.cli.terminal import show_progress
 from oodshape.core.options import CacheOptions, Help, ModelOptions, RunOptions, SubsetOptions
 
-CHANCE = "How much is chance"
+Settings = Literal["general", "imagenet", "cifar10", "cifar100", "authors-code", "openood"]
 
 ColumnsOption = Annotated[
     str,
@@ -25,29 +25,10 @@ ColumnsOption = Annotated[
 
 
 @dataclass(frozen=True, kw_only=True)
-class Drawing:
-    """What is drawn at random, and how often."""
-
-    seed: Annotated[int, typer.Option(min=0, help="Decides whatever is drawn at random.", rich_help_panel=CHANCE)] = 0
-    seeds: Annotated[
-        int,
-        typer.Option(
-            min=1,
-            help="Run with so many seeds where anything is random; means, and their spread. With --limit, each seed "
-            "draws other images and extracts their features.",
-            rich_help_panel=CHANCE,
-        ),
-    ] = 1
-    resamples: Annotated[
-        int, typer.Option(min=1, help="Resamples behind each interval or spread.", rich_help_panel=CHANCE)
-    ] = 200
-
-
-@dataclass(frozen=True, kw_only=True)
 class Compared(ModelOptions, SubsetOptions, CacheOptions, RunOptions):
     """The networks and images of a benchmark, and how they run."""
 
-    device: Annotated[str | None, Help("auto (a GPU where there is one), cpu, cuda, cuda:N, mps or xpu.")] = "auto"
+    device: Annotated[str | None, Help("auto (a GPU if there is one), cpu, cuda, cuda:N, mps or xpu.")] = "auto"
     models: Annotated[str, Help("Only these networks, by name or id, separated by commas.")] = ""
     data: DataOption = None
     weights: Annotated[

@@ -6,27 +6,24 @@ from typing import Annotated
 
 import typer
 
-from oodshape.cli.completion import method_names
 from oodshape.cli.terminal import console
 
 
 def methods(
     name: Annotated[
         str | None,
-        typer.Argument(
-            metavar="[NAME]", autocompletion=method_names, help="Describe this method, or package.module:Name of yours."
-        ),
+        typer.Argument(metavar="[NAME]", help="Describe this method, or package.module:Name of yours."),
     ] = None,
 ) -> None:
     """List the methods, or describe one: summary, needs, failures, settings, deviations, paper and code."""
-    from oodshape.core.columns import show_columns
-    from oodshape.methods.describe import describe_method, method_lines
+    from oodshape.core.columns import print_columns
+    from oodshape.methods.describe import describe_method, method_rows
 
     out = console()
     if name is not None:
-        show_columns((), [fact for fact in describe_method(name) if fact[1]], out)
+        print_columns((), [fact for fact in describe_method(name) if fact[1]], out)
     elif out.is_terminal:
-        show_columns(("method", "name", "summary"), [line[:3] for line in method_lines()], out)
+        print_columns(("method", "name", "summary"), [line[:3] for line in method_rows()], out)
         out.print("\n`oodshape methods NAME` describes one: needs, failures, settings, paper and code.")
     else:
-        show_columns(("method", "name", "summary", "needs", "fails", "recipe"), method_lines(), out)
+        print_columns(("method", "name", "summary", "needs", "fails", "recipe"), method_rows(), out)

@@ -33,25 +33,25 @@ def repeat(
     opening: Reopened = AS_BEFORE,
     running: RunOptions,
 ) -> None:
-    """Run a benchmark again from what its results say, and tell whether the figures agree.
+    """Repeat a benchmark run from its results file, and report whether the figures agree.
 
     Features are extracted again, whatever lies in the cache. Metrics may differ by 0.5 points and two OOD
     images (AUROC by 0.1 points), since processors do not agree on last bits; costs are not compared. Exit status 1
     where more differs.
     """
-    from oodshape.benchmark.repeat import again, agreement
-    from oodshape.benchmark.results import Results
-    from oodshape.benchmark.run import run
+    from oodshape.benchmark.repeat import compare_runs, restore_benchmark
+    from oodshape.benchmark.results import RunResults
+    from oodshape.benchmark.run import run_benchmark
     from oodshape.metrics.registry import METRICS
 
-    before = Results.load(results)
+    before = RunResults.load(results)
     given = {"data": data, **vars(running), **vars(resolve_device(opening))}
     given = {name: value for name, value in given.items() if value is not None}  # the results say the precision
-    benchmark, options = again(before, **given, samples=0)
-    now = run(benchmark, options)
+    benchmark, options = restore_benchmark(before, **given)
+    now = run_benchmark(benchmark, options)
     if out is not None:
         now.save(out)
-    found = agreement(before, now)
+    found = compare_runs(before, now)
     for note in found.notes:
         say(f"note: {note}")
     for each in found.apart:

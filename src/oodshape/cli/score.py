@@ -60,8 +60,8 @@ def score(
     from oodshape.guard.guard import Guard
     from oodshape.guard.scoring.resumable_scores import score_to_file, score_to_stream
     from oodshape.images.sources.image_set import Shard
-    from oodshape.images.sources.listing import in_column, one_by_one, skipped_lines
-    from oodshape.report.pages.scored_page import Origin, ScoredRows, write_scored
+    from oodshape.images.sources.open_images import describe_skipped, in_column, stream_images
+    from oodshape.report.pages.scored_page import Origin, ScoredRows, write_scored_page
 
     pool = ray_pool(engine)
     if shard and page is not None:
@@ -73,7 +73,7 @@ def score(
     fitted = Guard.load(guard, trust_code=opening.trust_code)
     with warnings_as_lines():
         source = fitted.open_network(model, resolve_device(opening))
-    listing = one_by_one(in_column(images, reading.column))
+    listing = stream_images(in_column(images, reading.column))
     scored_set = ScoredRows(fitted, listing.name)
     on_row = None if page is None else scored_set.add
     run = replace(running, progress=show_progress(json))
@@ -90,13 +90,13 @@ def score(
         mine = Shard.of(shard) if shard else None
         tally = score_to_file(fitted, source, listing, out, run, shard=mine, on_row=on_row)
     if page is not None:
-        write_scored(fitted, source, listing, scored_set, page, Origin(command_line(), str(guard)))
+        write_scored_page(fitted, source, listing, scored_set, page, Origin(command_line(), str(guard)))
     if out is not None and json:
         typer.echo(encoder.dumps(vars(tally) | {"out": str(out)}))
     else:
         for line in [
             *tally.lines(),
-            *skipped_lines(listing),
+            *describe_skipped(listing),
             *lines,
             *(f"wrote {file}" for file in (out, page) if file is not None),
         ]:

@@ -47,8 +47,8 @@ def serve(
     """
     from oodshape.core.errors import InputError
     from oodshape.core.files import reading
-    from oodshape.core.machine import cores
-    from oodshape.guard.service.run import serve as run
+    from oodshape.core.machine import count_cores
+    from oodshape.guard.service.serve import serve as run
     from oodshape.guard.service.settings import Settings, parse_maxima
     from oodshape.images.decode.limits import Limits
 
@@ -64,7 +64,7 @@ def serve(
             str(file),
             host=host,
             port=port,
-            workers=workers or cores(),
+            workers=workers or count_cores(),
             provider=provider,
             watch=watch,
             state="" if state is None else str(state),

@@ -14,7 +14,7 @@ from typing import Annotated, Any
 
 import typer
 
-from oodshape.core.errors import InputError
+from oodshape.core.errors import InputError, check_fraction
 from oodshape.core.options import ModelOptions
 
 IMAGES = (
@@ -32,10 +32,6 @@ ModelOption = Annotated[
     ),
 ]
 GuardOption = Annotated[Path, typer.Option(help="The guard: a file that fit wrote.")]
-ExportableOption = Annotated[
-    bool,
-    typer.Option("--exportable", help="Only methods that can be part of an ONNX graph.", rich_help_panel=METHOD),
-]
 ProviderOption = Annotated[
     str, typer.Option(help="The execution provider of onnxruntime for an exported file, such as CUDA.")
 ]
@@ -119,10 +115,11 @@ def check_inputs(
     model: str | None = None,
     opening: ModelOptions = ON_ANY_DEVICE,
     method: str | None = None,
+    alpha: float | None = None,
 ) -> None:
-    """Refuse names of files, networks and methods that are wrong, before torch is imported, which takes seconds."""
+    """Refuse wrong names of files, networks and methods, and a wrong alpha, before the slow import of torch."""
     from oodshape.core import files
-    from oodshape.images.sources.listing import check_listed
+    from oodshape.images.sources.open_images import check_paths
     from oodshape.methods.records import check_method
     from oodshape.networks.model_names import check_spec
 
@@ -134,18 +131,20 @@ def check_inputs(
         raise InputError(f"there is no file {opening.weights}")
     for each in images:
         if each is not None:
-            check_listed(each)
+            check_paths(each)
     if method is not None:
         check_method(method)
+    if alpha is not None:
+        check_fraction("alpha", alpha)
 
 
 def resolve_device(opening: ModelOptions) -> ModelOptions:
     """The same options with the device that `auto` stands for, which is printed unless it is the CPU."""
-    from oodshape.networks.device import AUTO, described, device_named
+    from oodshape.networks.device import AUTO, describe_device, find_device
 
-    device = device_named(opening.device or AUTO)
+    device = find_device(opening.device or AUTO)
     if opening.device == AUTO and device.type != "cpu":
-        sys.stderr.write(f"device: {described(device)}\n")
+        sys.stderr.write(f"device: {describe_device(device)}\n")
     return replace(opening, device=str(device))
 
 
@@ -170,9 +169,9 @@ def ray_pool(engine: str) -> Any:
         raise InputError(f"--engine takes local, ray or ray:N, got {engine!r}")
     if engine == "local":
         return None
-    from oodshape.engines.ray import Pool
+    from oodshape.engines.ray import ActorPool
 
-    return Pool(None if found[1] is None else int(found[1]))
+    return ActorPool(None if found[1] is None else int(found[1]))
 
 
 def words(text: str) -> tuple[str, ...]:

@@ -46,9 +46,9 @@ def watch(
     """
     import numpy as np
 
-    from oodshape.guard.scoring.decide import Calibration, on_grid
-    from oodshape.guard.watch.watch import Watch, locked_state, read_blocks, rejected_since_change
-    from oodshape.report.pages.watch_page import write_watch
+    from oodshape.guard.scoring.decide import Calibration, round_to_grid
+    from oodshape.guard.watch.watch import Watch, lock_state, read_blocks, rejected_since_change
+    from oodshape.report.pages.watch_page import write_watch_page
 
     check_writable(state, page)
     if state is None and (scores is None or reset):
@@ -56,7 +56,7 @@ def watch(
     if guard is not None:
         known = Calibration.of(guard)
         alpha, n_calibration = known.alpha, known.images
-    with locked_state(str(state or "")):
+    with lock_state(str(state or "")):
         if state is not None and state.is_file():
             seen = Watch.load(state)
         elif alpha is None or n_calibration is None:
@@ -73,15 +73,13 @@ def watch(
         for rows, position in () if scores is None else read_blocks(scores, start, size=size, follow=follow):
             quiet = not seen.alarm
             values = np.array([row.p_value for row in rows], np.float64)
-            seen = seen.after(
-                on_grid(values, seen.n_calibration, str(scores)), position, labels=[row.label for row in rows]
-            )
+            seen = seen.after(round_to_grid(values, seen.n_calibration, str(scores)), position)
             if state is not None:
                 seen.save(state)
             if quiet and seen.alarm and size == 1:
                 break
     if page is not None:
-        listed = write_watch(seen, page, rejected_since_change(seen, scores))
+        listed = write_watch_page(seen, page, rejected_since_change(seen, scores))
     for line in str(seen).splitlines():
         say(line)
     if page is not None:

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 
-def show_columns(head: Sequence[str], rows: Iterable[Sequence[str]], console: Console) -> None:
+def print_columns(head: Sequence[str], rows: Iterable[Sequence[str]], console: Console) -> None:
     """The rows below their heads, if there are any; without a terminal a line per row, its cells separated by tabs."""
     from rich.table import Table
     from rich.text import Text

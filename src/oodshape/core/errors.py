@@ -9,7 +9,14 @@ from typing import Any
 
 
 class InputError(ValueError):
-    """A value that a user gave cannot be used; the message names it and the way out."""
+    """An input cannot be used; the message names the value, the limit and the fix.
+
+    >>> from oodshape import auroc
+    >>> auroc([], [1.0])
+    Traceback (most recent call last):
+    ...
+    oodshape.core.errors.InputError: ...
+    """
 
 
 class NotTaken(InputError):
@@ -35,10 +42,10 @@ def check_fraction(name: str, value: float, *, zero: bool = False, one: bool = F
     raise InputError(f"{name} must lie in {interval}, got {value:g}{hint}")
 
 
-def no_such(what: str, name: str, known: Iterable[str], listed: str = "") -> InputError:
+def unknown(what: str, name: str, known: Iterable[str], listed: str = "") -> InputError:
     """A name that is not known: the nearest one, and where they are `listed`; all of them where neither is known.
 
-    >>> raise no_such("method", "raect", ["react", "ash-s"], "`oodshape methods` lists them")
+    >>> raise unknown("method", "raect", ["react", "ash-s"], "`oodshape methods` lists them")
     Traceback (most recent call last):
     oodshape.core.errors.InputError: no method is called 'raect'; did you mean react? `oodshape methods` lists them
     """

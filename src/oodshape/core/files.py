@@ -72,18 +72,7 @@ def reading(path: str | Path, way_out: str = "") -> Iterator[None]:
         raise InputError(f"{path} is damaged ({type(error).__name__}: {one_line(error)}){end}") from None
 
 
-def read_names(path: Path) -> tuple[str, ...]:
-    """The names of the classes in a text file, one a line, in the network's order."""
-    if not path.is_file():  # a pipe would be waited for, a device has no end
-        raise InputError(f"cannot read the class names {path}: there is no such file")
-    try:
-        lines = path.read_text(encoding="utf-8-sig").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"cannot read the class names {path}: {error}") from None
-    return tuple(line.strip() for line in lines if line.strip())
-
-
-def npz_arrays(path: str | Path) -> dict[str, NDArray[Any]]:
+def read_npz(path: str | Path) -> dict[str, NDArray[Any]]:
     """All arrays of an .npz file by name, each held to the checksum that the archive has of it; no pickles.
 
     Not one by one: in a damaged directory an array may have another name, and seem not to be there.
@@ -230,7 +219,7 @@ def _has_name(descriptor: int, path: Path) -> bool:
         return False
 
 
-def save(path: str | Path, kind: str, header: dict[str, Any], tensors: Tensors) -> None:
+def save_file(path: str | Path, kind: str, header: dict[str, Any], tensors: Tensors) -> None:
     """Write a safetensors file of the given kind."""
     from safetensors.numpy import save as serialize
 
@@ -256,7 +245,7 @@ def verify_checksum(header: dict[str, Any], arrays: Tensors | None = None) -> No
         raise InputError(f"the file is damaged: its checksum is {state}; restore it from a copy, or create it again")
 
 
-def load(path: str | Path, kind: str) -> tuple[dict[str, Any], Tensors]:
+def load_file(path: str | Path, kind: str) -> tuple[dict[str, Any], Tensors]:
     """Return the header and the tensors of a file of the given kind."""
     from safetensors import safe_open
 
@@ -271,7 +260,7 @@ def load(path: str | Path, kind: str) -> tuple[dict[str, Any], Tensors]:
 
 
 def read_header(path: str | Path, kind: str) -> dict[str, Any]:
-    """Return the header of a file of the given kind; only `load`, which reads the whole file, verifies the checksum."""
+    """Return the header of a file of the given kind; only `load_file`, which reads all of it, verifies the checksum."""
     from safetensors import safe_open
 
     fix = WAY_OUT[kind]

@@ -11,7 +11,7 @@ from filelock import lock_descriptor
 OFFLINE = "OODSHAPE_OFFLINE"
 
 
-def cores() -> int:
+def count_cores() -> int:
     """Return the number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 

@@ -48,7 +48,7 @@ class ModelOptions:
         Path | None, Help("The network's weights: .safetensors, or a torch file that holds tensors only.")
     ] = None
     device: Annotated[
-        str | None, Help("auto (a GPU where there is one), cpu, cuda, cuda:N, mps or xpu.", metavar="DEVICE")
+        str | None, Help("auto (a GPU if there is one), cpu, cuda, cuda:N, mps or xpu.", metavar="DEVICE")
     ] = None
     precision: Annotated[
         Precision | None,
@@ -76,14 +76,14 @@ class HeadOptions:
     """Which layer of a model is its head; a guard knows it.
 
     Args:
-        head: Name of the linear layer that gives the logits, where it is not found.
-        num_classes: Number of classes, where the weights do not tell it.
+        head: Name of the linear layer that gives the logits, if it is not found.
+        num_classes: Number of classes, if the weights do not define it.
     """
 
     panel: ClassVar[str] = "Model"
 
-    head: Annotated[str | None, Help("The layer that gives the logits, where it is not found.", metavar="LAYER")] = None
-    num_classes: Annotated[int | None, Help("Number of classes, where the weights do not tell it.", min=1)] = None
+    head: Annotated[str | None, Help("The layer that gives the logits, if it is not found.", metavar="LAYER")] = None
+    num_classes: Annotated[int | None, Help("Number of classes, if the weights do not define it.", min=1)] = None
 
 
 class HeadKeywords(TypedDict, total=False):
@@ -214,10 +214,6 @@ class OpenKeywords(ModelKeywords, HeadKeywords, total=False):
 
 class ExtractKeywords(ImageKeywords, CacheKeywords, RunKeywords, total=False):
     """Keywords of functions that extract features."""
-
-
-class ExportKeywords(ModelKeywords, ImageKeywords, total=False):
-    """Keywords of verbs that read a few images."""
 
 
 Group = TypeVar("Group", ModelOptions, HeadOptions, ImageOptions, SubsetOptions, CacheOptions, RunOptions)

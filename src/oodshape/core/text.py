@@ -30,6 +30,15 @@ def format_count(n: int, noun: str) -> str:
     return f"{n:,} {noun}{'' if n == 1 else 's'}"
 
 
+def format_rate(rate: float) -> str:
+    """Format a fraction in percent.
+
+    >>> format_rate(0.0525)
+    '5.2 %'
+    """
+    return f"{100 * rate:.1f} %"
+
+
 def parse_count(text: str) -> int:
     """Read a whole number, which may end in K, M or G (1024, 1024^2, 1024^3); others raise ValueError.
 

@@ -42,7 +42,7 @@ import numpy as np
 from oodshape.core import files
 from oodshape.core.errors import InputError, check_fraction, check_trust
 from oodshape.core.files import reading
-from oodshape.core.own_code import import_object
+from oodshape.core.user_code import import_object
 
 if TYPE_CHECKING:  # a service reads values without it
     import torch
@@ -84,7 +84,7 @@ class Ascending(NamedTuple):
 def check_fields(value: Any) -> None:
     """Refuse a dataclass with a field that does not hold what its annotation says."""
     letters: dict[str, int] = {}
-    for name, (hint, rules) in rules_of(type(value)).items():
+    for name, (hint, rules) in _field_rules(type(value)).items():
         item = getattr(value, name)
         where = f"{type(value).__name__}.{name}"
         _check(item, hint, where)
@@ -93,26 +93,26 @@ def check_fields(value: Any) -> None:
                 _hold(item, rule, where, letters)
 
 
-def sizes_inside(value: Any) -> Iterator[tuple[str, str, int]]:
+def list_sizes(value: Any) -> Iterator[tuple[str, str, int]]:
     """(type, letter, size) for the arrays of a value, and of all values inside it, in its tuples too."""
     if isinstance(value, tuple):
         for item in value:
-            yield from sizes_inside(item)
+            yield from list_sizes(item)
         return
-    for name, (_, rules) in rules_of(type(value)).items():
+    for name, (_, rules) in _field_rules(type(value)).items():
         item = getattr(value, name)
         for rule in rules:
             if isinstance(rule, Sizes) and item is not None:
                 sizes = zip(rule.letters.split(), item.shape, strict=True)
                 yield from ((type(value).__name__, letter, size) for letter, size in sizes)
-        yield from sizes_inside(item)
+        yield from list_sizes(item)
 
 
 Rules = dict[str, tuple[Any, tuple[Any, ...]]]
 _known: WeakKeyDictionary[type, Rules] = WeakKeyDictionary()  # a class of a cell that runs again goes away
 
 
-def rules_of(kind: type) -> Rules:
+def _field_rules(kind: type) -> Rules:
     """For each field of a dataclass its annotation without `Annotated`, and what `Annotated` adds."""
     if kind not in _known:
         _known[kind] = _rules(kind)
@@ -256,13 +256,13 @@ class Value:
     here and know arrays. Each subclass is known by its name, so that files name types and never hold code.
     """
 
-    known: ClassVar[dict[str, type[Value]]] = {}  # by `type_name`
+    known: ClassVar[dict[str, type[Value]]] = {}  # by `_name_type`
     later: ClassVar[list[Callable[[], None]]] = []  # imports of further types, for a file that names an unknown one
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """Make the subclass known by its name; a cell or module that runs again replaces its own classes only."""
         super().__init_subclass__(**kwargs)
-        name = type_name(cls)
+        name = _name_type(cls)
         other = Value.known.get(name, cls)
         if (other.__module__, other.__qualname__) != (cls.__module__, cls.__qualname__):
             raise TypeError(f"{name} of {cls.__module__} has the name of a type of {other.__module__}: rename it")
@@ -300,30 +300,30 @@ class Value:
         return f"{type(self).__name__}({inside})"
 
 
-def reseeded(value: V, seed: int) -> V:
+def reseed(value: V, seed: int) -> V:
     """The same value with the seed of everything inside it that has one moved on by `seed`; 0 changes nothing."""
 
     def moved(item: Any) -> Any:
         if isinstance(item, tuple):
             return tuple(map(moved, item))
-        return reseeded(item, seed) if isinstance(item, Value) else item
+        return reseed(item, seed) if isinstance(item, Value) else item
 
     fields = {name: item + seed if name == "seed" else moved(item) for name, item in value._items()}
     changed = {name: item for name, item in fields.items() if not _equal(item, getattr(value, name))}
     return dataclasses.replace(cast(Any, value), **changed) if changed else value
 
 
-def type_name(kind: type[Value]) -> str:
+def _name_type(kind: type[Value]) -> str:
     """What files call a type: its own name in the package, "module:qualified.name" elsewhere.
 
-    >>> type_name(ArrayValue)
+    >>> _name_type(ArrayValue)
     'ArrayValue'
     """
     inside = kind.__module__.partition(".")[0] == PACKAGE
     return kind.__name__ if inside else f"{kind.__module__}:{kind.__qualname__}"
 
 
-def type_named(name: str, *, trust_code: bool = False) -> type[Value]:
+def _find_type(name: str, *, trust_code: bool = False) -> type[Value]:
     """Return the type that a file calls by this name; a module that is not imported yet is code that the file names."""
     if name not in Value.known:
         for import_more in Value.later:
@@ -357,7 +357,7 @@ class ArrayValue(Value):
         """Freeze the arrays."""
         for name, value in self._items():
             if isinstance(value, (np.ndarray, list)):
-                object.__setattr__(self, name, frozen_array(value, np.float32))
+                object.__setattr__(self, name, copy_frozen(value, np.float32))
 
     @cached_property
     def _tensors(self) -> dict[str, torch.Tensor]:
@@ -373,7 +373,7 @@ class ArrayValue(Value):
         return tensor.double() if like.is_floating_point() and like.element_size() == 8 else tensor
 
 
-def frozen_array(values: Any, dtype: Any) -> np.ndarray[Any, Any]:
+def copy_frozen(values: Any, dtype: Any) -> np.ndarray[Any, Any]:
     """A read-only copy of `values` as a numpy array; one that is read-only and its own already is not copied.
 
     What the type cannot hold becomes infinite or is refused.
@@ -386,40 +386,40 @@ def frozen_array(values: Any, dtype: Any) -> np.ndarray[Any, Any]:
         if given.dtype.kind not in "iu" or given.min() < limits.min or given.max() > limits.max:
             raise InputError(f"an array must hold {np.dtype(dtype)}, got {given.dtype}{list(given.shape)}")
     with np.errstate(over="ignore"):
-        return freeze(np.array(given, dtype, order="C"))
+        return freeze_array(np.array(given, dtype, order="C"))
 
 
-def freeze(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+def freeze_array(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """The same array, read-only from now on, so that a value takes it without a copy."""
     array.flags.writeable = False
     return array
 
 
-def encode(value: Any, tensors: dict[str, np.ndarray[Any, Any]], name: str = "value") -> Json:
+def encode_value(value: Any, tensors: dict[str, np.ndarray[Any, Any]], name: str = "value") -> Json:
     """The value as JSON, its arrays put into `tensors` under dotted names."""
     if isinstance(value, Value):
-        fields = {key: encode(item, tensors, f"{name}.{key}") for key, item in value._items()}
-        return {"type": type_name(type(value)), **fields}
+        fields = {key: encode_value(item, tensors, f"{name}.{key}") for key, item in value._items()}
+        return {"type": _name_type(type(value)), **fields}
     if isinstance(value, np.ndarray):
         tensors[name] = value
         return {"tensor": name}
     if isinstance(value, (tuple, list)):
-        return [encode(item, tensors, f"{name}.{i}") for i, item in enumerate(value)]
+        return [encode_value(item, tensors, f"{name}.{i}") for i, item in enumerate(value)]
     return value
 
 
-def decode(data: Json, tensors: dict[str, np.ndarray[Any, Any]], *, trust_code: bool = False) -> Any:
-    """The value that `encode` wrote; only known types are made, and nothing is imported without `trust_code`."""
+def decode_value(data: Json, tensors: dict[str, np.ndarray[Any, Any]], *, trust_code: bool = False) -> Any:
+    """The value that `encode_value` wrote; only known types are made, and nothing is imported without `trust_code`."""
     if isinstance(data, list):
-        return tuple(decode(item, tensors, trust_code=trust_code) for item in data)
+        return tuple(decode_value(item, tensors, trust_code=trust_code) for item in data)
     if not isinstance(data, dict):
         return data
     if "tensor" in data:
         return tensors[data["tensor"]]
     if not isinstance(data.get("type"), str):
         raise InputError(f"the file is damaged: {data.get('type')!r} is no name of a type")
-    fields = {key: decode(item, tensors, trust_code=trust_code) for key, item in data.items() if key != "type"}
-    kind = type_named(data["type"], trust_code=trust_code)
+    fields = {key: decode_value(item, tensors, trust_code=trust_code) for key, item in data.items() if key != "type"}
+    kind = _find_type(data["type"], trust_code=trust_code)
     if not dataclasses.is_dataclass(kind):
         raise InputError(f"the file is damaged: the type {data['type']} is abstract")
     return kind(**fields)
@@ -454,6 +454,6 @@ def _brief(value: Any) -> str:
 
 def load_values(path: str | Path, kind: str, *names: str, trust_code: bool = False) -> list[Any]:
     """What a file of the given kind holds under each name; None where it does not hold it."""
-    header, tensors = files.load(path, kind)
+    header, tensors = files.load_file(path, kind)
     with reading(path, files.WAY_OUT.get(kind, "")):
-        return [decode(json.loads(header.get(name, "null")), tensors, trust_code=trust_code) for name in names]
+        return [decode_value(json.loads(header.get(name, "null")), tensors, trust_code=trust_code) for name in names]

@@ -21,7 +21,7 @@ NO_MEMORY = ("out of memory", "allocate memory", "unable to allocate", "low on m
 
 
 @dataclass(frozen=True)
-class Pool:
+class ActorPool:
     """How many actors run (None: one per GPU, or per two cores); each takes a core, and a GPU if there is one."""
 
     actors: int | None = None
@@ -29,19 +29,19 @@ class Pool:
     @property
     def gpus(self) -> int:
         """The GPUs that each actor takes."""
-        return int("GPU" in imported().cluster_resources())
+        return int("GPU" in _import_ray().cluster_resources())
 
     def size(self) -> int:
         """The number of actors."""
         if self.actors is not None:
             return self.actors
-        there = imported().cluster_resources()
+        there = _import_ray().cluster_resources()
         return max(1, int(there["GPU"] if self.gpus else there.get("CPU", 1) // 2))
 
 
-def started() -> Any:
+def start_ray() -> Any:
     """Ray, running: the cluster of RAY_ADDRESS, or a local one."""
-    ray = imported()
+    ray = _import_ray()
     if not ray.is_initialized():
         try:
             ray.init(log_to_driver=False, include_dashboard=False, logging_level="error")
@@ -50,15 +50,15 @@ def started() -> Any:
     return ray
 
 
-def mapped(
-    work: type, told: dict[str, Any], shards: Iterable[int], pool: Pool | None, name: str, progress: bool | None
+def map_shards(
+    work: type, told: dict[str, Any], shards: Iterable[int], pool: ActorPool | None, name: str, progress: bool | None
 ) -> Iterator[dict[str, Any]]:
     """The rows that workers give for each shard, as they come; `told` is what a worker is made with."""
-    ray = imported()
+    ray = _import_ray()
     numbers = list(shards)
     if not numbers:
         return
-    pool = pool or Pool()
+    pool = pool or ActorPool()
     size = min(pool.size(), len(numbers))
     actor = ray.remote(_Worker).options(num_cpus=1, num_gpus=pool.gpus)
     ref = ray.put(told)  # once, not once per shard
@@ -104,9 +104,9 @@ class _Worker:
 
     def __init__(self, work: Callable[..., Any], told: list[Any]) -> None:
         try:
-            self.work: Callable[[int], dict[str, Any]] = work(**imported().get(told[0]))
+            self.work: Callable[[int], dict[str, Any]] = work(**_import_ray().get(told[0]))
         except Exception as error:
-            said = failure(error)  # to be said where there is someone to hear it
+            said = _explain_failure(error)  # to be said where there is someone to hear it
             self.work = lambda number: {FAILED: said}
 
     def ready(self) -> dict[str, Any]:
@@ -119,41 +119,41 @@ class _Worker:
             return self.work(number)
         except Exception as error:
             traceback.print_exc()  # into Ray's logs
-            return {FAILED: failure(error)}
+            return {FAILED: _explain_failure(error)}
 
 
 @contextmanager
-def one_line_each() -> Iterator[None]:
+def worker_errors() -> Iterator[None]:
     """What goes wrong between workers as one line."""
-    exceptions = imported().exceptions
+    exceptions = _import_ray().exceptions
     try:
         yield
     except exceptions.RayError as error:
         cause: Any = error
         while isinstance(cause, exceptions.RayTaskError) and cause.cause is not None:
             cause = cause.cause
-        if isinstance(cause, exceptions.RayActorError) and not lacks_memory(str(cause)):
+        if isinstance(cause, exceptions.RayActorError) and not is_memory_error(str(cause)):
             raise InputError(
                 f"a worker died {AGAIN + 1} times on one shard, often for want of memory: take fewer actors "
                 "(--engine ray:N) or a smaller --batch-size, and look into Ray's logs"
             ) from None
-        raise InputError(failure(cause)) from None
+        raise InputError(_explain_failure(cause)) from None
 
 
-def failure(error: BaseException) -> str:
+def _explain_failure(error: BaseException) -> str:
     """An error in one line, with a way out where there is one."""
     if isinstance(error, InputError):
         return str(error)
-    if isinstance(error, MemoryError) or lacks_memory(str(error)):
+    if isinstance(error, MemoryError) or is_memory_error(str(error)):
         return "a worker ran out of memory: take fewer actors (--engine ray:N) or --workers, or a smaller --batch-size"
     return f"a worker failed: {type(error).__name__}: {one_line(error)}"
 
 
-def lacks_memory(said: str) -> bool:
+def is_memory_error(said: str) -> bool:
     """Whether an error's text speaks of memory that could not be had."""
     return any(phrase in said.lower() for phrase in NO_MEMORY)
 
 
-def imported() -> Any:
+def _import_ray() -> Any:
     """Ray, or one line on how to get it."""
     return import_optional("ray", "ray", "the engine ray")

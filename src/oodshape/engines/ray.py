@@ -12,47 +12,32 @@ import json
 import shutil
 import tempfile
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Any
 
 from oodshape.core.errors import InputError
 from oodshape.core.files import replacing
-from oodshape.core.options import (
-    HeadKeywords,
-    HeadOptions,
-    ModelKeywords,
-    ModelOptions,
-    RunKeywords,
-    RunOptions,
-    make_options,
-    takes_options,
-)
-from oodshape.engines.actors import AGAIN, Pool, mapped, one_line_each, started
-from oodshape.engines.work import Collector, Job, ShardScorer, merged_parts, name_of
-from oodshape.guard.fit.collect import recipe_of
-from oodshape.guard.fit.split import check_enough_to_split, refuse_copies
+from oodshape.core.options import RunOptions
+from oodshape.engines.actors import AGAIN, ActorPool, map_shards, start_ray, worker_errors
+from oodshape.engines.workers import Collector, Job, ShardScorer, merged_parts, name_shard_file
+from oodshape.guard.fit.collect import resolve_recipe
+from oodshape.guard.fit.split import check_images
 from oodshape.guard.guard import Guard
-from oodshape.guard.scoring.resumable_scores import identity, plan_shard
-from oodshape.guard.scoring.score_formats import Counter as Rows
-from oodshape.guard.scoring.score_formats import Tally, merge_shards, writer
+from oodshape.guard.scoring.resumable_scores import identify_run, plan_shard
+from oodshape.guard.scoring.score_formats import Counts, find_writer, merge_shards
+from oodshape.guard.scoring.score_formats import RowCounter as Rows
 from oodshape.images.decode.preprocessing import Preprocessing
-from oodshape.images.overlap import copies
-from oodshape.images.sources.image_set import Shard, limited
-from oodshape.images.sources.listing import Given, Listing, image_set, one_by_one
+from oodshape.images.sources.image_set import Shard, limit_images
+from oodshape.images.sources.open_images import Given, Listing, open_images, stream_images
 from oodshape.methods.detector import Method
-from oodshape.metrics.conformal import check_enough, images_needed
-from oodshape.networks.loading import Model, Source, open_model, prepared
+from oodshape.metrics.conformal import images_needed
+from oodshape.networks.loading import OpenNet, override
 
-__all__ = ["Pool", "RunTimings", "collect", "fit_guard", "score"]
+__all__ = ["ActorPool", "RunTimings", "collect", "fit_guard", "score"]
 DEFAULT = RunOptions()
 FEWEST = 16  # shards that a run is cut into at least: what a worker that dies may lose
 LARGEST = 4096  # images of a shard at most
-
-
-class RayKeywords(ModelKeywords, HeadKeywords, RunKeywords, total=False):
-    """Keywords of a fit on Ray."""
 
 
 @dataclass(frozen=True)
@@ -69,30 +54,29 @@ class RunTimings:
 
 
 def collect(
-    source: Source,
+    source: OpenNet,
     images: Given,
     out: Path,
     *,
     method: str | Method = "auto",
     hold_out: bool = False,
-    exportable: bool = False,
     preprocessing: Preprocessing | None = None,
     upright: bool = False,
     limit: int | None = None,
     run: RunOptions = DEFAULT,
     shards: int | None = None,
-    pool: Pool | None = None,
+    pool: ActorPool | None = None,
 ) -> RunTimings:
     """Write what a fit needs of all images to one part; `source` was opened by a spec, as workers open it again."""
-    begun, ray = time.monotonic(), started()
-    given = limited(image_set(images, upright=upright), limit)
-    count = shards or shards_for(len(given), run.batch_size)
+    begun, ray = time.monotonic(), start_ray()
+    given = limit_images(open_images(images, upright=upright), limit)
+    count = shards or _count_shards(len(given), run.batch_size)
     job = Job.of(source, count, run)
     told = {
         "job": job,
         "images": given,
-        "recipe": recipe_of(method, exportable),
-        "preprocessing": preprocessing or prepared(source.native),
+        "recipe": resolve_recipe(method),
+        "preprocessing": preprocessing or override(source.native),
         "upright": upright,
         "hold_out": hold_out,
     }
@@ -101,8 +85,8 @@ def collect(
     merge = ray.remote(max_retries=AGAIN, num_cpus=0, scheduling_strategy=here)(merged_parts)
     waiting: list[Any] = []
     lost = 0
-    with one_line_each():
-        for row in mapped(Collector, told, range(1, count + 1), pool, given.name, run.progress):
+    with worker_errors():
+        for row in map_shards(Collector, told, range(1, count + 1), pool, given.name, run.progress):
             waiting.append(ray.put(row["part"]))
             lost += row["lost"]
             if len(waiting) == 4:  # in tasks, and never many parts in memory at once
@@ -113,96 +97,63 @@ def collect(
     return RunTimings(len(given), lost, time.monotonic() - begun)
 
 
-@takes_options(ModelOptions, HeadOptions, RunOptions)
 def fit_guard(
-    model: Model,
-    *,
+    source: OpenNet,
     images: Given,
     calibrate: Given | None = None,
-    method: str | Method = "auto",
+    run: RunOptions = DEFAULT,
+    *,
     alpha: float = 0.05,
     per_class: bool = False,
-    preprocessing: Preprocessing | None = None,
     classes: tuple[str, ...] = (),
     upright: bool = False,
-    exportable: bool = False,
     limit: int | None = None,
     shards: int | None = None,
-    pool: Pool | None = None,
-    on_timings: Callable[[RunTimings], object] | None = None,
-    **options: Unpack[RayKeywords],
-) -> Guard:
-    """Fit a guard as `Guard.fit` does, with the training images on the actors; the model is a spec, or opened by one.
+    pool: ActorPool | None = None,
+    **recipe: Any,
+) -> tuple[Guard, RunTimings]:
+    """Fit a guard as `Guard.fit` does, with the training images on the actors; `source` was opened by a spec.
 
-    `on_timings` is called with the timings of the collection.
+    `recipe` are the options of `Guard.fit` that decide what is collected: method, exportable, preprocessing.
     """
-    run = make_options(RunOptions, options)
-    source = open_model(model, **vars(make_options(ModelOptions, options)), **vars(make_options(HeadOptions, options)))
-    given = image_set(images, upright=upright)
-    held = None if calibrate is None else image_set(calibrate, upright=upright)
-    if held is None:  # as `Guard.fit` does, before any image is read
-        check_enough_to_split(min(len(given), limit or len(given)), alpha)
-    else:
-        refuse_copies(copies(held, given), len(held))
-        check_enough(len(held), alpha)
-        held = held if limit is None else limited(held, max(limit, images_needed(alpha)))
+    given = open_images(images, upright=upright)
+    held = None if calibrate is None else open_images(calibrate, upright=upright)
+    check_images(given, held, alpha, limit)
+    if held is not None and limit is not None:
+        held = limit_images(held, max(limit, images_needed(alpha)))
     with tempfile.TemporaryDirectory() as folder:
         part = Path(folder) / "part.safetensors"
-        timings = collect(
-            source,
-            given,
-            part,
-            hold_out=held is None,
-            method=method,
-            exportable=exportable,
-            preprocessing=preprocessing,
-            upright=upright,
-            limit=limit,
-            run=run,
-            shards=shards,
-            pool=pool,
-        )
-        if on_timings is not None:
-            on_timings(timings)
-        return Guard.fit(
-            source,
-            parts=[part],
-            calibrate=held,
-            method=method,
-            exportable=exportable,
-            preprocessing=preprocessing,
-            alpha=alpha,
-            per_class=per_class,
-            classes=classes,
-            **vars(run),
-        )
+        where: dict[str, Any] = {"upright": upright, "limit": limit, "run": run, "shards": shards, "pool": pool}
+        timings = collect(source, given, part, hold_out=held is None, **where, **recipe)
+        threshold: dict[str, Any] = {"alpha": alpha, "per_class": per_class, "classes": classes}
+        return Guard.fit(source, parts=[part], calibrate=held, **threshold, **recipe, **vars(run)), timings
 
 
 def score(
     guard: Guard,
     images: Given,
-    source: Source,
+    source: OpenNet,
     out: Path,
     run: RunOptions = DEFAULT,
     *,
-    pool: Pool | None = None,
-) -> tuple[Tally, RunTimings]:
+    pool: ActorPool | None = None,
+) -> tuple[Counts, RunTimings]:
     """Write the scores of all images; shards that an earlier run has finished are not scored again.
 
     `source` is the guard's network, opened by a spec.
     """
-    begun, _ = time.monotonic(), started()
-    write = writer(out)
-    listing = one_by_one(images)
+    begun, _ = time.monotonic(), start_ray()
+    write = find_writer(out)
+    listing = stream_images(images)
     if isinstance(listing, Listing):
         listing = listing.files(upright=False)  # one that has gone later is an error of its own, and moves no other
     total = listing.count() or 0
     folder = out.with_name(f"{out.name}.shards")
     folder.mkdir(exist_ok=True)
-    count = shards_for(total, run.batch_size)
+    count = _count_shards(total, run.batch_size)
     job = Job.of(source, count, run)
-    who = identity(guard, run.batch_size, source.classifier.precision)
-    paths = [folder / name_of(number, count) for number in range(1, count + 1)]
+    who = identify_run(guard, run.batch_size, source.classifier.precision)
+    paths = [folder / name_shard_file(number, count) for number in range(1, count + 1)]
     left = [number for number, path in enumerate(paths, 1) if not path.exists()]
     note = plan_shard(listing, Shard(1, count), run.batch_size, who, paths[0]).note
     before = _begun(folder)
@@ -212,8 +163,8 @@ def score(
         temporary.write_text(json.dumps([count, note]))
     told = {"job": job, "guard": guard, "listing": listing, "folder": folder.resolve()}
     scored = 0
-    with one_line_each():
-        for row in mapped(ShardScorer, told, left, pool, listing.name, run.progress):
+    with worker_errors():
+        for row in map_shards(ShardScorer, told, left, pool, listing.name, run.progress):
             scored += row["tally"].images - row["tally"].resumed
     rows, named = merge_shards(paths)
     counter = Rows(rows, None)
@@ -221,11 +172,11 @@ def score(
         write(temporary, counter, named, "")
     shutil.rmtree(folder)  # with what a killed worker may have left there
     found = counter.tally
-    kept = Tally(found.images, found.accepted, found.rejected, found.unreadable, total - scored, found.first_error)
+    kept = Counts(found.images, found.accepted, found.rejected, found.unreadable, total - scored, found.first_error)
     return kept, RunTimings(scored, found.unreadable, time.monotonic() - begun)
 
 
-def shards_for(images: int, batch_size: int) -> int:
+def _count_shards(images: int, batch_size: int) -> int:
     """How many shards a run is cut into: no more than batches."""
     batches = -(-images // batch_size)
     return max(1, min(batches, max(FEWEST, -(-images // LARGEST))))

@@ -12,10 +12,9 @@ from typing import Any, Unpack
 import torch
 from torch.utils.data import DataLoader
 
-from oodshape.benchmark import openood_protocol as openood
-from oodshape.benchmark.plan import Images, Network, Options, Prepared, Tensors, with_settings
-from oodshape.benchmark.run import run_prepared
-from oodshape.benchmark.spec import SETTINGS, Benchmark, ModelSpec, OodSpec, hash_of
+from oodshape.benchmark.plan import BenchOptions, Images, Plan, PlannedNetwork, TensorSet, apply_settings
+from oodshape.benchmark.run import run_plan
+from oodshape.benchmark.spec import SETTINGS, Benchmark, ModelSpec, OodSpec, hash_benchmark
 from oodshape.core.errors import InputError
 from oodshape.core.machine import default_cache
 from oodshape.core.options import (
@@ -28,17 +27,17 @@ from oodshape.core.options import (
     make_options,
     takes_options,
 )
-from oodshape.core.values import reseeded
+from oodshape.core.values import reseed
 from oodshape.evaluation.printable_results import Results
 from oodshape.features.features import Features, check_integers
 from oodshape.images import identity
-from oodshape.images.datasets.catalog import open_source
+from oodshape.images.datasets.catalog import open_dataset
 from oodshape.images.decode.preprocessing import Preprocessing
-from oodshape.images.sources.image_set import limited
-from oodshape.images.sources.listing import LISTS, Given, image_set, in_column
+from oodshape.images.sources.image_set import limit_images
 from oodshape.images.sources.memory import check_prepared
+from oodshape.images.sources.open_images import LISTS, Given, in_column, open_images
 from oodshape.methods.detector import Method
-from oodshape.methods.records import registered
+from oodshape.methods.records import find_registered
 from oodshape.methods.registry import as_method, find_record, make_method
 from oodshape.networks.head import Head
 from oodshape.networks.loading import Model
@@ -46,7 +45,7 @@ from oodshape.networks.zero_shot import PROMPT
 
 DEFAULT = "default"  # in place of a folder: the user's cache
 KINDS = ("near", "far")
-SETTINGS_HERE = tuple(name for name in SETTINGS if name not in ("authors-code", openood.NAME))
+SETTINGS_HERE = tuple(name for name in SETTINGS if name not in ("authors-code", "openood"))
 
 
 @takes_options(ModelOptions, HeadOptions, ImageOptions, SubsetOptions, RunOptions)
@@ -65,7 +64,6 @@ def evaluate(
     name: str = "evaluation",
     seed: int = 0,
     resamples: int = 200,
-    samples: int = 6,
     cache: str | Path | None = DEFAULT,
     **options: Unpack[EvaluateKeywords],
 ) -> Results:
@@ -92,7 +90,6 @@ def evaluate(
         name: Name of the results in tables.
         seed: Seed of whatever is drawn at random.
         resamples: Bootstrap resamples behind each interval.
-        samples: Number of hardest images of each set that the page shows.
         cache: Folder that keeps features between runs; `default` is the user's cache folder, None keeps none. Tensors
             are known by their content.
 
@@ -101,6 +98,12 @@ def evaluate(
 
     Raises:
         InputError: If a network, images or an option cannot be used, or if no method could be run.
+
+    >>> data = {"train": [[2.0, 0.5], [0.5, 3.0], [3.0, 1.0]], "id": [[4.0, 0.0], [0.2, 2.0]]}
+    >>> head = ([[1.0, 0.0], [0.0, 1.0]], None)
+    >>> results = evaluate(head, **data, ood={"far": [[0.1, 0.1]]}, methods=["msp", "energy"], progress=False)
+    >>> [(row.method, row.ood, row.metrics["auroc"].value) for row in results.rows]
+    [('msp', 'far', 1.0), ('energy', 'far', 1.0)]
     """
     reading, run = make_options(ImageOptions, options), make_options(RunOptions, options)
     limit, opening = make_options(SubsetOptions, options).limit, make_options(ModelOptions, options)
@@ -108,14 +111,14 @@ def evaluate(
     head = _head(model)
     groups = _groups(ood)
     networks: dict[str, Any] = {"features": head} if head is not None else _by_name(model)
-    found = Reader(head, reading, limit, seed)
+    found = InputReader(head, reading, limit, seed)
     sets = {"train": found.read(train, "train"), "test": found.read(id, "id")}
     sets |= {each: found.read(given, each) for each, (_, given) in groups.items()}
     numbers = None if labels is None else _class_numbers(labels, sets["test"])
-    prepared = all(isinstance(images, (Tensors, Features)) for images in sets.values())
-    chosen = choose_methods(methods, settings)
+    prepared = all(isinstance(images, (TensorSet, Features)) for images in sets.values())
+    chosen = _choose_methods(methods, settings)
     made = {
-        title: Network(
+        title: PlannedNetwork(
             ModelSpec(name=str(each) if isinstance(each, (str, Path)) else title, label=title),
             each,
             opening.weights,
@@ -142,9 +145,9 @@ def evaluate(
     in_memory = _in_memory(networks, given, methods) + [f"{what}=..." for what, is_given in unsaid.items() if is_given]
     if not in_memory:
         text = _as_file(benchmark, made, given)
-        benchmark = replace(benchmark, text=text, hash=hash_of(text))
+        benchmark = replace(benchmark, text=text, hash=hash_benchmark(text))
     where = None if cache is None else default_cache() if cache == DEFAULT else Path(cache)
-    asked = Options(
+    asked = BenchOptions(
         **vars(opening) | {"weights": None},
         **vars(run),
         limit=limit,
@@ -152,32 +155,30 @@ def evaluate(
         methods=tuple(chosen),
         seed=seed,
         resamples=resamples,
-        samples=samples,
     )
-    plan = Prepared(
+    plan = Plan(
         benchmark,
         asked,
-        {each: reseeded(method, seed) for each, method in chosen.items()},
+        {each: reseed(method, seed) for each, method in chosen.items()},
         made,
         sets,
         [],
-        openood.Protocol({}),
         in_memory=tuple(in_memory),
         labels=numbers,
     )
-    return Results.of(*run_prepared(plan))
+    return Results.of(*run_plan(plan))
 
 
-def choose_methods(methods: Sequence[Any] | str, settings: str = "general") -> dict[str, Method]:
+def _choose_methods(methods: Sequence[Any] | str, settings: str = "general") -> dict[str, Method]:
     """The methods by name: ids of the package, and names of methods of a user's own, which differ from these.
 
     >>> from oodshape.methods.shapes.clipping import ReAct
-    >>> list(choose_methods(["MSP", ReAct(q=0.9), ReAct(q=0.5), Method(shape=ReAct(q=0.4))]))
+    >>> list(_choose_methods(["MSP", ReAct(q=0.9), ReAct(q=0.5), Method(shape=ReAct(q=0.4))]))
     ['msp', 'react', 'ReAct(q=0.5)', 'Method(shape=ReAct(q=0.4))']
     """
     if settings not in SETTINGS_HERE:
         raise InputError(f"settings must be one of {', '.join(SETTINGS_HERE)}, got {settings!r}")
-    table = with_settings(settings, "", "evaluate")
+    table = apply_settings(settings, "", "evaluate")
     chosen: dict[str, Method] = {}
     for each in [methods] if isinstance(methods, str) else methods:
         if isinstance(each, str):
@@ -187,7 +188,7 @@ def choose_methods(methods: Sequence[Any] | str, settings: str = "general") -> d
         made = as_method(each)
         known = next((name for name, method in table.items() if method == made), "")
         name = known or _short_name(each)
-        if chosen.get(name, made) != made or (not known and registered(name)):
+        if chosen.get(name, made) != made or (not known and find_registered(name)):
             name = f"{getattr(each, '__module__', '')}:{name}"
         chosen[name] = made
     return chosen or table
@@ -237,7 +238,7 @@ def _groups(ood: Any) -> dict[str, tuple[str, Given]]:
     return found
 
 
-class Reader:
+class InputReader:
     """Turns what a user gave into sets of a run."""
 
     def __init__(self, head: Head | None, reading: ImageOptions, limit: int | None, seed: int) -> None:
@@ -254,10 +255,10 @@ class Reader:
                 check_prepared(given)
                 if self.limit is not None:
                     raise InputError("limit chooses among images; of prepared tensors give fewer batches")
-                return Tensors(name, given)
+                return TensorSet(name, given)
             named = _source(given)  # opened as a benchmark file's, so that a run can be repeated
-            images = open_source(named, Path()) if named else image_set(in_column(given, self.reading.column))
-            return limited(images, self.limit, self.seed)
+            images = open_dataset(named, Path()) if named else open_images(in_column(given, self.reading.column))
+            return limit_images(images, self.limit, self.seed)
         except InputError as error:
             raise InputError(f"{name}: {error}") from None
 
@@ -277,7 +278,7 @@ class Reader:
 
 def _class_numbers(labels: Any, images: Images) -> torch.Tensor:
     """The true classes that a user gave, one per image."""
-    if isinstance(images, Tensors):
+    if isinstance(images, TensorSet):
         raise InputError("labels: a loader gives its labels with the images, as pairs (images, labels)")
     found = check_integers(labels, "labels", len(images))
     assert found is not None
@@ -302,7 +303,7 @@ def _source(given: Any) -> str:
     return f"list:{path}" if path.lower().endswith(LISTS) and os.path.isfile(path) else ""
 
 
-def _as_file(benchmark: Benchmark, networks: Mapping[str, Network], sets: Mapping[str, Given]) -> str:
+def _as_file(benchmark: Benchmark, networks: Mapping[str, PlannedNetwork], sets: Mapping[str, Given]) -> str:
     """The benchmark file that does the same."""
 
     def table(title: str, values: dict[str, str]) -> list[str]:

@@ -13,9 +13,9 @@ from oodshape.benchmark import results as benchmark
 from oodshape.benchmark.kept_scores import KeptScores
 from oodshape.core.text import format_count
 from oodshape.report.benchmark_files import write_report
-from oodshape.report.pages.benchmark_page import write_page
+from oodshape.report.pages.benchmark_page import write_benchmark_page
 from oodshape.report.tables.markdown_latex import to_latex, to_markdown
-from oodshape.report.tables.named_tables import Kind, tables_of
+from oodshape.report.tables.named_tables import Kind, make_named_tables
 from oodshape.report.tables.table import Table, parse_columns
 from oodshape.report.tables.terminal import to_text
 
@@ -24,17 +24,42 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, repr=False)
-class Results(benchmark.Results):
-    """What was measured: a row per network, method and OOD set, with intervals and provenance.
+class Results(benchmark.RunResults):
+    """What `evaluate` measured: a row per network, method and OOD set, with intervals and provenance.
 
-    `print(results)` shows the table; `Results.load("out")` brings saved results back, those of `oodshape bench` too.
+    `print(results)` shows the table; `Results.load("out")` reads saved results, those of `oodshape bench` too.
+
+    >>> import oodshape
+    >>> data = {"train": [[2.0, 0.5], [0.5, 3.0], [3.0, 1.0]], "id": [[4.0, 0.0], [0.2, 2.0]]}
+    >>> head = ([[1.0, 0.0], [0.0, 1.0]], None)
+    >>> results = oodshape.evaluate(head, **data, ood={"far": [[0.1, 0.1]]}, methods=["msp"], progress=False)
+    >>> results.to_pandas()[["method", "ood", "auroc"]].values.tolist()
+    [['msp', 'far', 1.0]]
+
+    Attributes:
+        rows: Metrics per network, method and OOD set.
+        provenance: Versions, platform, hashes and settings.
+        skipped: What was left out, and why.
+        curves: ROC curves.
+        averages_of: Means over OOD sets.
+        ties: Methods that do not differ significantly from the best.
+        failed: Methods that failed, and why.
+        scores: The scores of all images.
     """
 
     scores: KeptScores | None = field(default=None, compare=False)
 
     @classmethod
-    def of(cls, found: benchmark.Results, scores: KeptScores) -> Results:
-        """The same results with the scores that they come from."""
+    def of(cls, found: benchmark.RunResults, scores: KeptScores) -> Results:
+        """Add the scores to results.
+
+        Args:
+            found: The results.
+            scores: The scores that they come from.
+
+        Returns:
+            The results with scores.
+        """
         return cls(**{each.name: getattr(found, each.name) for each in fields(found)}, scores=scores)
 
     def __str__(self) -> str:
@@ -63,7 +88,7 @@ class Results(benchmark.Results):
         folder = Path(folder)
         super().save(folder)
         write_report(self, folder)
-        if self.scores is not None and self.scores.wanted(None):
+        if self.scores is not None:
             self.scores.save(folder)
 
     def page(self, path: str | Path, columns: str = "") -> None:
@@ -74,14 +99,14 @@ class Results(benchmark.Results):
             columns: Metrics that its table shows at first, separated by commas, such as "auroc,near-auroc,aupr-out".
         """
         Path(path).parent.mkdir(parents=True, exist_ok=True)
-        write_page(self, path, parse_columns(columns))
+        write_benchmark_page(self, path, parse_columns(columns))
 
     def to_latex(self, kind: Kind | None = None, columns: str = "") -> str:
         """The table in LaTeX, which needs the packages booktabs and graphicx.
 
         Args:
-            kind: model: a column per network, means over OOD sets; ood: a table per network, a column per OOD set;
-                groups: a column per family of networks. None: `ood` for one network, `model` for several.
+            kind: model: a column per network, means over OOD sets; ood: a table per network, a column per OOD set.
+                None: `ood` for one network, `model` for several.
             columns: Metrics, separated by commas.
 
         Returns:
@@ -90,17 +115,29 @@ class Results(benchmark.Results):
         return "\n".join(map(to_latex, self._tables(kind, columns)))
 
     def to_markdown(self, kind: Kind | None = None, columns: str = "") -> str:
-        """The table in Markdown; the arguments are those of `to_latex`."""
+        """Return the table in Markdown.
+
+        Args:
+            kind: As in `to_latex`.
+            columns: Metrics, separated by commas.
+
+        Returns:
+            One table, or one per network.
+        """
         return "\n".join(map(to_markdown, self._tables(kind, columns)))
 
     def to_pandas(self) -> DataFrame:
-        """A DataFrame with one line per network, method and OOD set; NAME_low and NAME_high limit the 95 % interval."""
+        """Return all rows.
+
+        Returns:
+            A DataFrame with one line per network, method and OOD set; NAME_low and NAME_high limit the 95 % interval.
+        """
         return self.frame
 
     def _tables(self, kind: Kind | None = None, columns: str = "") -> list[Table]:
         shown = parse_columns(columns)
         kind = kind or ("ood" if len(self.names("model")) == 1 else "model")
-        return tables_of(self, kind, columns=shown, sort=shown[0].name)
+        return make_named_tables(self, kind, columns=shown, ranked=True)
 
 
 def _html(table: Table) -> str:

@@ -29,12 +29,12 @@ from numpy.typing import NDArray
 
 from oodshape.core.errors import InputError
 from oodshape.core.files import DAMAGE, replacing
-from oodshape.core.machine import cores, lock_file
+from oodshape.core.machine import count_cores, lock_file
 
 BLOCK = 1 << 20  # bytes that are read at once
 
 
-class Chunk(NamedTuple):
+class CachedChunk(NamedTuple):
     """Some rows, and the checksums of their features and predictions."""
 
     first: int
@@ -43,7 +43,7 @@ class Chunk(NamedTuple):
     predictions: int
 
 
-class Entry:
+class CacheEntry:
     """The folder of one network, preprocessing and data set."""
 
     def __init__(self, folder: Path, shape: tuple[int, int], classes: int, dtype: str, *, gaps: bool = False) -> None:
@@ -54,7 +54,7 @@ class Entry:
         self.folder, self.shape, self.classes, self.lowest = folder, shape, classes, -1 if gaps else 0
         self.sums = folder / "rows.sums"
         little = np.dtype(dtype).newbyteorder("<")
-        self.forms = {"features": Form(shape, little), "predictions": Form(shape[:1], np.dtype("<i8"))}
+        self.forms = {"features": ArrayForm(shape, little), "predictions": ArrayForm(shape[:1], np.dtype("<i8"))}
 
     def load(self) -> tuple[NDArray[Any], NDArray[np.int64]] | None:
         """The features, memory-mapped, and the predictions; None unless all is there and sound."""
@@ -101,7 +101,7 @@ class Entry:
             before = [chunk for chunk in self._chunks() if chunk.first + chunk.rows <= first]
             # first: a checksum without its rows harms nobody
             with replacing(self.sums) as temporary, temporary.open("wb") as file:
-                for chunk in [*before, Chunk(first, len(features), *map(zlib.crc32, data))]:
+                for chunk in [*before, CachedChunk(first, len(features), *map(zlib.crc32, data))]:
                     file.write(json.dumps(chunk).encode() + b"\n")
                 _to_disk(file)
             for (name, form), part in zip(self.forms.items(), data, strict=True):
@@ -132,10 +132,10 @@ class Entry:
         )
         return features, predictions
 
-    def _chunks(self) -> list[Chunk]:
+    def _chunks(self) -> list[CachedChunk]:
         """The chunks that were written, one after the other; none where their file is missing or damaged."""
         try:
-            chunks = [Chunk(*json.loads(line)) for line in self.sums.read_bytes().splitlines()]
+            chunks = [CachedChunk(*json.loads(line)) for line in self.sums.read_bytes().splitlines()]
         except (FileNotFoundError, *DAMAGE):
             return []
         whole = all(type(number) is int and number >= 0 for chunk in chunks for number in chunk)
@@ -145,12 +145,12 @@ class Entry:
     def sound_rows(self, end: str) -> int:
         """How many rows may be used: those before the first chunk that is not as it was written."""
         chunks = self._chunks()
-        with ThreadPoolExecutor(cores()) as pool:
+        with ThreadPoolExecutor(count_cores()) as pool:
             found = list(pool.map(partial(self._checksums, end), chunks))
         sound = takewhile(lambda each: each[0][2:] == each[1], zip(chunks, found, strict=True))
         return min(sum(chunk.rows for chunk, _ in sound), self.shape[0])
 
-    def _checksums(self, end: str, chunk: Chunk) -> tuple[int, ...]:
+    def _checksums(self, end: str, chunk: CachedChunk) -> tuple[int, ...]:
         """The checksums of a chunk as it is now; read, not mapped, so that it takes no memory."""
         found = []
         for name, form in self.forms.items():
@@ -171,7 +171,7 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class Form:
+class ArrayForm:
     """The shape and type of an array of the folder, [N, ...]."""
 
     shape: tuple[int, ...]

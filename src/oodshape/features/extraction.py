@@ -20,10 +20,10 @@ from oodshape.core.files import compute_fingerprint, replacing
 from oodshape.core.options import RunOptions
 from oodshape.core.progress import progress_bar
 from oodshape.features.chunks import check_finite
-from oodshape.features.disk_cache import Entry, lock_folder, naming_cache
-from oodshape.images.decode.prefetch import decoded_rows, prepared
+from oodshape.features.disk_cache import CacheEntry, lock_folder, naming_cache
+from oodshape.images.decode.prefetch import prefetch_rows, prepare_item
 from oodshape.images.decode.preprocessing import Preprocessing
-from oodshape.images.sources.image_set import ImageSet, IndexedImages, Subset, reader
+from oodshape.images.sources.image_set import ImageSet, IndexedImages, Subset, choose_reader
 from oodshape.networks.classifier import Classifier
 
 FORMAT = 1  # raised when the same key would mean other numbers
@@ -35,7 +35,7 @@ DTypeName = Literal["float32", "float16"]
 Batch = tuple[NDArray[Any], NDArray[np.int64]]  # features [n, M], predictions [n]
 
 
-class NoneReadable(InputError):
+class NoReadableImage(InputError):
     """Not one image of a set can be read."""
 
 
@@ -87,7 +87,7 @@ class Extraction:
     def _on_disk(self, cache: Path) -> Batch:
         folder = self.folder(cache)
         head = self.classifier.head
-        entry = Entry(folder, (self.n, head.width), head.classes, self.dtype, gaps=self.skip)
+        entry = CacheEntry(folder, (self.n, head.width), head.classes, self.dtype, gaps=self.skip)
         kept = entry.load()
         return kept if kept is not None and self.still(*kept) else self._fill(entry, self._prints)
 
@@ -123,7 +123,7 @@ class Extraction:
         modules = re.sub(r" at 0x[0-9a-fA-F]+", "", repr(self.classifier.net))
         return {"network": compute_fingerprint(self.classifier.fingerprint, modules), "images": self.images.fingerprint}
 
-    def _fill(self, entry: Entry, prints: dict[str, str]) -> Batch:
+    def _fill(self, entry: CacheEntry, prints: dict[str, str]) -> Batch:
         """The arrays of the entry, after the rows that it lacks have been through the network."""
         images, chunk = self.images, -(-CHUNK // self.run.batch_size) * self.run.batch_size
         with progress_bar(images.name, self.n, self.run.progress) as report:
@@ -163,7 +163,7 @@ class Extraction:
         images go one by one, as sizes may differ, and through the classifier, which holds the head to the logits.
         """
         for row in np.flatnonzero(predictions >= 0)[:PROBED].tolist():
-            pixels = prepared(reader(self.images), self.preprocessing, row)
+            pixels = prepare_item(choose_reader(self.images), self.preprocessing, row)
             where = f"{self.images.name}, image {row}"
             if isinstance(pixels, InputError):
                 if self.skip:
@@ -179,7 +179,7 @@ class Extraction:
     def _batches(self, first: int) -> Generator[Batch, None, None]:
         """Features and predictions from row `first` on; to be closed, since threads decode ahead."""
         every = range(first, self.n)
-        images = decoded_rows(
+        images = prefetch_rows(
             self.images, self.preprocessing, every, self.run.batch_size, self.run.workers, skip=self.skip
         )
         with closing(images):
@@ -229,5 +229,5 @@ class Extraction:
             except InputError as error:
                 if not self.skip or row == self.n - 1:
                     none = f"none of the {self.n} images of {self.images.name} can be read: "
-                    raise NoneReadable(f"{none if self.skip else ''}{error}") from None
+                    raise NoReadableImage(f"{none if self.skip else ''}{error}") from None
         raise AssertionError("there is at least one image")

@@ -22,18 +22,18 @@ LARGEST = {16: np.float64(np.finfo(np.float16).max), 32: np.float64(np.finfo(np.
 FEW_VALUES = 1 << 26
 
 
-def shift_for(rows: int, width: int) -> int:
+def _choose_shift(rows: int, width: int) -> int:
     """How many low bits of a float32 value share a bin: fewer where there are few values."""
     return FINE if rows * width <= FEW_VALUES else COARSE
 
 
-def ordered(bits: Array, width: int) -> Array:
+def _order(bits: Array, width: int) -> Array:
     """Signed integers in the order of the floats whose bits are given; -0.0 and 0.0 become 0."""
     magnitude = bits & ((1 << (width - 1)) - 1)
     return np.asarray(np.where(bits < 0, -magnitude, magnitude))
 
 
-def decode(keys: Array, width: int, shift: int) -> Array:
+def decode_bins(keys: Array, width: int, shift: int) -> Array:
     """The smallest float64 value of each bin; beyond the largest float, the largest float."""
     order = keys.astype(np.int64) << shift
     kind, bits = (np.float32, np.int32) if width == 32 else (np.float16, np.int16)
@@ -41,7 +41,7 @@ def decode(keys: Array, width: int, shift: int) -> Array:
     return np.asarray(np.clip(np.where(order < 0, -values, values), -LARGEST[width], LARGEST[width]))
 
 
-class Tally:
+class BinCounts:
     """The running tables over float32 values, one per thread; float16 values have bins of their own there."""
 
     def __init__(self, width: int, shift: int, *, half: bool) -> None:
@@ -74,8 +74,8 @@ class Tally:
         ends = np.abs(np.array([low, high], np.int32)).view(np.float32) * np.sign([low, high])
         keys, bits = used.astype(np.int64) - zero, 32
         if self.half:  # a float16 has fewer bits than a bin leaves
-            values = decode(keys, 32, self.shift).astype(np.float16)
-            keys, bits = ordered(kernels.view_bits(values).astype(np.int64), 16), 16
+            values = decode_bins(keys, 32, self.shift).astype(np.float16)
+            keys, bits = _order(kernels.view_bits(values).astype(np.int64), 16), 16
         return {
             "bits": bits,
             "shift": 0 if self.half else self.shift,
@@ -94,11 +94,29 @@ NEGATIVE = 0.01  # the share of negative values from which features count as sig
 
 @dataclass(frozen=True, eq=False)
 class FeatureStats:
-    """Sums and counts over features, of fixed size whatever the number of images; two of them add up.
+    """Sums and counts over features, of a fixed size for any number of images; two of them can be added.
 
-    The histogram is over feature *values*: the order-preserving integer view of a float32 without its last 11
-    or 12 bits is the bin (relative width 2^-12 or 2^-11); each float16 value is a bin of its own. A bin holds
-    the count and the summed impact w_max z. Bins in use are kept.
+    The histogram is over feature *values*: the bin of a float32 value is its order-preserving integer view without the
+    last 11 or 12 bits (relative width 2^-12 or 2^-11); each float16 value has its own bin. A bin holds the count and
+    the summed impact w_max z. Only bins in use are stored.
+
+    >>> from oodshape import Features
+    >>> features = Features.from_arrays([[1.0, 0.5], [0.5, 3.0]], head=([[1.0, 0.0], [0.0, 1.0]], None))
+    >>> stats = FeatureStats.of(features)
+    >>> stats.n, stats.mean().tolist(), stats.maximum
+    (2, [0.75, 1.75], 3.0)
+
+    Attributes:
+        head: Fingerprint of the head that gave w_max.
+        bits: 16: a bin is one value; 32: a bin is a range of values.
+        shift: Number of low bits that share a bin.
+        n: Number of images.
+        sums: [M] sum of each feature.
+        minimum: Smallest value.
+        maximum: Largest value.
+        keys: [B] bins in use, ascending.
+        counts: [B] values in each bin.
+        impacts: [B] sum of w_max z in each bin.
     """
 
     head: str  # the fingerprint of the head that gave w_max
@@ -124,8 +142,15 @@ class FeatureStats:
 
     @classmethod
     def of(cls, features: Chunked) -> FeatureStats:
-        """The statistics of a data set in one pass."""
-        running = RunningStatistics(features.head, len(features), half=features.half)
+        """Collect the statistics of a data set in one pass.
+
+        Args:
+            features: The features.
+
+        Returns:
+            The statistics.
+        """
+        running = RunningStats(features.head, len(features), half=features.half)
         for _, raw, classes in features.classified_chunks(whole=not features.half):
             running.add(raw, classes)
         if not running.finite:
@@ -161,17 +186,28 @@ class FeatureStats:
         )
 
     def coarse(self, shift: int) -> FeatureStats:
-        """The same statistics in float32 bins that share `shift` low bits, so that unlike parts can be added."""
+        """Merge bins, so that statistics with different bins can be added.
+
+        Args:
+            shift: Number of low bits that share a float32 bin.
+
+        Returns:
+            The same statistics in wider bins.
+        """
         order = self.keys << self.shift
         if self.bits == 16:
-            order = ordered(kernels.view_bits(decode(self.keys, 16, 0).astype(np.float32)).astype(np.int64), 32)
+            order = _order(kernels.view_bits(decode_bins(self.keys, 16, 0).astype(np.float32)).astype(np.int64), 32)
         keys, starts = np.unique(order >> shift, return_index=True)
         counts, impacts = (np.add.reduceat(column, starts) for column in (self.counts, self.impacts))
         return replace(self, bits=32, shift=shift, keys=keys, counts=counts, impacts=impacts)
 
     def settled(self) -> FeatureStats:
-        """The same statistics in the bins that one pass over as many values has: parts add up to the whole."""
-        shift = shift_for(self.n, len(self.sums))
+        """Merge bins to those that one pass over as many values uses, so that parts add up to the whole.
+
+        Returns:
+            The same statistics.
+        """
+        shift = _choose_shift(self.n, len(self.sums))
         return self.coarse(shift) if self.bits == 32 and self.shift < shift else self
 
     @property
@@ -185,24 +221,36 @@ class FeatureStats:
         return self.quantile(NEGATIVE) < 0
 
     def mean(self) -> Array:
-        """[M] float64: the mean of each feature."""
+        """Compute the mean of each feature.
+
+        Returns:
+            [M] float64.
+        """
         return np.asarray(self.sums / self.n)
 
     def limits(self) -> tuple[Array, Array]:
-        """The left and right limit of each bin, float64; equal where a bin is one value."""
-        left = decode(self.keys, self.bits, self.shift)
-        return left, left if self.bits == 16 else decode(self.keys + 1, self.bits, self.shift)
+        """Return the limits of each bin.
+
+        Returns:
+            Left and right limits, float64; equal if a bin is one value.
+        """
+        left = decode_bins(self.keys, self.bits, self.shift)
+        return left, left if self.bits == 16 else decode_bins(self.keys + 1, self.bits, self.shift)
 
     def quantile(self, q: float) -> float:
-        """The q-quantile of all feature values (linear between neighbours, as numpy's default).
+        """Compute the q-quantile of all feature values (linear interpolation, numpy's default).
 
-        Exact on float16 features; within a bin's width (2^-11 of the value or less) on float32.
+        Args:
+            q: A fraction in [0, 1].
+
+        Returns:
+            The quantile: exact for float16 features, within a bin's width (2^-11 of the value or less) for float32.
         """
         check_fraction("q", q, zero=True, one=True)
         place = (self.total - 1) * q
         lower = min(int(place), self.total - 2) if self.total > 1 else 0
         a, b = self._ranked(lower), self._ranked(min(lower + 1, self.total - 1))
-        return between(a, b, place - lower)
+        return interpolate(a, b, place - lower)
 
     def _ranked(self, rank: int) -> float:
         """The value of the given rank, counted from 0."""
@@ -213,7 +261,14 @@ class FeatureStats:
         return float(np.clip(value, self.minimum, self.maximum))
 
     def bin_of_rank(self, rank: int) -> tuple[float, float, int, int]:
-        """(left, right, rank of its first value, count) of the bin that holds the value of the given rank."""
+        """Find the bin that holds the value of a rank.
+
+        Args:
+            rank: Place among all values, from 0.
+
+        Returns:
+            Left limit, right limit, rank of its first value, and count.
+        """
         ends = np.cumsum(self.counts)
         bin_ = int(np.searchsorted(ends, rank, side="right"))
         left, right = self.limits()
@@ -221,9 +276,14 @@ class FeatureStats:
         return float(left[bin_]), float(right[bin_]), int(ends[bin_]) - count, count
 
     def over(self, values: Array, edges: Array) -> Array:
-        """[K] float64: the sum over each interval [edges[k], edges[k+1]) of values [B], one per bin.
+        """Sum values over intervals; a float32 bin that an edge cuts is split in proportion.
 
-        A bin of float32 values that an edge cuts is split in proportion; float16 bins are never cut.
+        Args:
+            values: [B] one value per bin.
+            edges: [K + 1] edges of the intervals [edges[k], edges[k+1]).
+
+        Returns:
+            [K] float64 sums.
         """
         edges = np.asarray(edges, np.float64)
         left, right = self.limits()
@@ -239,26 +299,37 @@ class FeatureStats:
         return np.diff(below)
 
     def impact(self, edges: Array) -> Array:
-        """[K] float64: the mean interval-specific feature impact E[I] over the intervals between edges."""
+        """Compute the mean interval-specific feature impact E[I].
+
+        Args:
+            edges: [K + 1] edges of the intervals.
+
+        Returns:
+            [K] float64 means.
+        """
         return self.over(self.impacts, edges) / self.n
 
     def energy(self, edges: Array) -> Array:
-        """[K] float64: E[sum of z^2 over the values in each interval], from the values of the bins and their counts.
+        """Compute E[sum of z^2 over the values in each interval] from the bins.
 
-        Exact on float16 features; a float32 bin stands for its middle, within 2^-12 of any value in it.
+        Args:
+            edges: [K + 1] edges of the intervals.
+
+        Returns:
+            [K] float64: exact for float16 features; a float32 bin counts as its middle, within 2^-12 of its values.
         """
         left, right = self.limits()
         return self.over(self.counts * ((left + right) / 2) ** 2, edges) / self.n
 
 
-class RunningStatistics:
+class RunningStats:
     """Statistics on their way through the features they are of."""
 
     def __init__(self, head: Head, images: int, *, half: bool) -> None:
         """Empty tables; `images` says how many rows will come at most."""
         self.head, self.n = head, 0
         self.weight = head.weight.cpu()
-        self.tally = Tally(head.width, shift_for(images, head.width), half=half)
+        self.tally = BinCounts(head.width, _choose_shift(images, head.width), half=half)
 
     def add(self, raw: Tensor, classes: Tensor) -> None:
         """Count in some rows, as stored, of the predicted classes."""
@@ -274,10 +345,10 @@ class RunningStatistics:
         return FeatureStats(head=self.head.fingerprint, n=self.n, **self.tally.result())
 
 
-def between(a: float, b: float, share: float) -> float:
+def interpolate(a: float, b: float, share: float) -> float:
     """The value a share of the way from a to b, exactly a at 0 and b at 1 (as numpy's quantile).
 
-    >>> between(-9.0, 1e-8, 1.0)
+    >>> interpolate(-9.0, 1e-8, 1.0)
     1e-08
     """
     return float(a + (b - a) * share if share < 0.5 else b - (b - a) * (1 - share))

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Iterator, Sequence
-from functools import cached_property
+from functools import cached_property, reduce
+from operator import add
 from pathlib import Path
 from typing import Any, Literal, Unpack
 
@@ -18,16 +19,17 @@ from oodshape.core.errors import InputError
 from oodshape.core.options import CacheOptions, ExtractKeywords, ImageOptions, RunOptions, make_options, takes_options
 from oodshape.features.chunks import RowSubset, as_tensor, check_finite
 from oodshape.features.extraction import Extraction
-from oodshape.features.feature_stats import FeatureStats, RunningStatistics, between
+from oodshape.features.feature_stats import FeatureStats, RunningStats, interpolate
 from oodshape.features.kernels import bracket, interval_sums
 from oodshape.features.moments import Moments, RunningMoments
+from oodshape.features.statistic import SCATTERS
 from oodshape.features.sum_kernels import add_columns
-from oodshape.features.tensor_batches import SeenTensors, run_tensors
+from oodshape.features.tensor_batches import ExtractedTensors, extract_tensors
 from oodshape.images import identity
 from oodshape.images.decode.preprocessing import Preprocessing
 from oodshape.images.identity import Keys
-from oodshape.images.sources.image_set import identities_of
-from oodshape.images.sources.listing import Given, image_set, in_column
+from oodshape.images.sources.image_set import find_identities
+from oodshape.images.sources.open_images import Given, in_column, open_images
 from oodshape.networks.classifier import Classifier
 from oodshape.networks.head import Head
 
@@ -40,7 +42,7 @@ ABOUT_MEANS = frozenset(["squares"])  # who asks for these takes them around the
 FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64, "float16", "float32", "float64")
 
 
-def check_matrix(features: Any, width: int) -> Any:
+def _check_matrix(features: Any, width: int) -> Any:
     """[images, features] as they were given, a tensor or an array; what cannot be features for a head is refused."""
     values = features.detach() if isinstance(features, Tensor) else np.asanyarray(features)
     if values.ndim != 2:
@@ -108,7 +110,15 @@ class Features:
         predictions: Tensor | None,
         identities: Keys | None = None,
     ) -> None:
-        """Use `Features.from_arrays`, which checks what it is given."""
+        """Use `Features.from_arrays`, which checks its arguments.
+
+        Args:
+            values: [N, M] values.
+            head: The head.
+            labels: [N] class numbers or None.
+            predictions: [N] predicted classes or None.
+            identities: [N] keys of the images or None.
+        """
         self._values = values
         self.head = head
         self.labels = labels
@@ -129,22 +139,31 @@ class Features:
         predictions: Any = None,
         identities: Any = None,
     ) -> Features:
-        """Features from [N, M] numbers (numpy, torch, memory-mapped; float16, 32 or 64).
+        """Make features from arrays.
 
-        `head` is the pair (weight [C, M], bias [C]); labels are -1 where there is none; predictions are
-        computed once, when first needed, unless they are given. `identities` say which image each row is of, a text
-        (its path) or a whole number each: what is chosen by chance is chosen by them. Without, they are the row
-        numbers 0, 1, ...; where parts are added up, give their own, so that numbers of different images differ.
+        Args:
+            features: [N, M] numbers: numpy, torch or memory-mapped; float16, float32 or float64.
+            head: The pair (weight [C, M], bias [C] or None).
+            labels: [N] class numbers, -1 if unknown.
+            predictions: [N] predicted classes; computed once when first needed if not given.
+            identities: [N] paths or whole numbers that identify the images; random choices depend on them. By default
+                the row numbers 0, 1, ...; if parts are added up, give each image its own number.
+
+        Returns:
+            The features.
+
+        Raises:
+            InputError: If shapes or types do not fit.
         """
         head = Head.of(head)
-        values = check_matrix(features, head.width)
+        values = _check_matrix(features, head.width)
         n = len(values)
         return cls(
             values,
             head,
             check_integers(labels, "labels", n),
             check_integers(predictions, "predictions", n, head.classes),
-            None if identities is None else identity.checked(identities, n),
+            None if identities is None else identity.check(identities, n),
         )
 
     @classmethod
@@ -167,7 +186,7 @@ class Features:
 
         Args:
             classifier: The network with its head.
-            images: Images of any kind (`images.sources.listing.ACCEPTED`).
+            images: Images of any kind (`images.sources.open_images.ACCEPTED`).
             preprocessing: Preprocessing of the images; not needed for prepared batches.
             dtype: Type in which features are stored.
 
@@ -180,28 +199,44 @@ class Features:
         reading, run = make_options(ImageOptions, options), make_options(RunOptions, options)
         cache = make_options(CacheOptions, options).cache
         if reading.prepared:
-            seen = run_tensors(classifier, images, dtype, cache=cache, progress=run.progress)
+            seen = extract_tensors(classifier, images, dtype, cache=cache, progress=run.progress)
             return cls.from_tensors(seen, classifier.head)
         if preprocessing is None:
             raise InputError("give the preprocessing of the images (preprocessing=...), or prepared=True for tensors")
-        images = image_set(in_column(images, reading.column))
+        images = open_images(in_column(images, reading.column))
         return cls.extracted(Extraction(classifier, images, preprocessing, dtype, run), cache)[0]
 
     @classmethod
-    def from_tensors(cls, seen: SeenTensors, head: Head) -> Features:
-        """The features of images that were tensors already."""
+    def from_tensors(cls, seen: ExtractedTensors, head: Head) -> Features:
+        """Make features from images that were given as tensors.
+
+        Args:
+            seen: What `extract_tensors` returned.
+            head: The head of the network.
+
+        Returns:
+            The features.
+        """
         return cls.from_arrays(seen.features, head, seen.labels, seen.predictions, seen.identities)
 
     @classmethod
     def extracted(cls, extraction: Extraction, cache: Path | None) -> tuple[Features, NDArray[np.bool_]]:
-        """The features, and for each image whether they hold it: with `skip`, those that can be read."""
+        """Extract features, and report which images they hold.
+
+        Args:
+            extraction: The network, the images and the options.
+            cache: Folder that keeps features between runs, or None.
+
+        Returns:
+            The features, and [N] whether each image is among them; with `skip`, only the readable images are.
+        """
         values, predictions = extraction.arrays(cache)
         head, images = extraction.classifier.head, extraction.images
         if head.weight.device.type != "cpu":
             head = head.to("cpu")  # where the features are kept
         n, read = len(predictions), predictions >= 0
         # a set of a user's own may say anything of its images; the rest was made here
-        labels, which = check_integers(images.labels, "labels", n), identity.checked(identities_of(images), n)
+        labels, which = check_integers(images.labels, "labels", n), identity.check(find_identities(images), n)
         kept = cls(values, head, labels, torch.from_numpy(np.maximum(predictions, 0)), which)
         return kept if read.all() else kept[np.flatnonzero(read)], read
 
@@ -226,14 +261,31 @@ class Features:
     @property
     def identities(self) -> Keys:
         """[N] uint64: which image each row is of; row numbers where none were given."""
-        return identity.numbered(len(self)) if self._identities is None else self._identities
+        return identity.from_numbers(len(self)) if self._identities is None else self._identities
 
     def with_labels(self, labels: Tensor) -> Features:
-        """The same features with these labels."""
+        """Replace the labels.
+
+        Args:
+            labels: [N] class numbers.
+
+        Returns:
+            The same features with these labels.
+        """
         return Features(self._values, self.head, labels, self._predictions, self._identities)
 
     def with_head(self, head: Head) -> Features:
-        """The same features behind another head of their width, which predicts anew; labels stay behind."""
+        """Replace the head, which predicts again; the labels are dropped.
+
+        Args:
+            head: A head of the same width.
+
+        Returns:
+            The same features behind the other head.
+
+        Raises:
+            InputError: If the width differs.
+        """
         if head.width != self.width:
             raise InputError(f"features have {self.width} columns, but the head reads {head.width}")
         return Features(self._values, head, None, None, self._identities)
@@ -258,34 +310,60 @@ class Features:
         return kept and bool(self._values.flags.c_contiguous) and bool(self._values.dtype.isnative)
 
     def chunk_rows(self, parts: int = 1) -> int:
-        """How many rows a chunk, or one of its `parts`, holds when it has to be copied."""
+        """Return the number of rows in a chunk that has to be copied.
+
+        Args:
+            parts: Divide the chunk by this number.
+
+        Returns:
+            The number of rows.
+        """
         return min(len(self), max(1, CHUNK_BYTES // parts // (4 * self.width)))
 
     def chunks(self, *, whole: bool = False, parts: int = 1) -> Iterator[tuple[int, Tensor]]:
-        """(first row, [n, M] values as stored, float16 or float32) for consecutive runs of rows.
+        """Iterate over consecutive runs of rows.
 
-        `whole` asks for a single run where that costs no memory, for loops that need no room of their own; `parts`
-        for smaller runs, where each row needs room of its own several times.
+        Args:
+            whole: Return a single run if that needs no memory, for loops that allocate nothing per row.
+            parts: Divide the chunks by this number, for loops that need several times a row's memory.
+
+        Returns:
+            An iterator over (first row, [n, M] values as stored, float16 or float32).
         """
         rows = len(self) if whole and self.direct else self.chunk_rows(parts)
         for first in range(0, len(self), rows):
             yield first, as_tensor(self._values[first : first + rows])
 
     def check_finite(self) -> None:
-        """Refuse NaN and infinite values with the first row that holds one."""
+        """Refuse NaN and infinite values.
+
+        Raises:
+            InputError: If there is such a value; the message names the first row.
+        """
         for first, raw in self.chunks():
             check_finite(raw, first)
 
     def classified_chunks(self, *, whole: bool = False) -> Iterator[tuple[int, Tensor, Tensor]]:
-        """(first row, values, predicted classes) as `chunks`; predictions that were not known are kept.
+        """Iterate over runs of rows with their predicted classes; predictions are kept. Values are not checked for NaN.
 
-        Not checked for NaN. A `whole` run is given where the predictions are known: they need a chunk's room.
+        Args:
+            whole: Return a single run if the predictions are known and it needs no memory.
+
+        Returns:
+            An iterator over (first row, values, predicted classes).
         """
         for first, raw, classes, _ in self.chunks_with_logits(whole=whole):
             yield first, raw, classes
 
     def chunks_with_logits(self, *, whole: bool = False) -> Iterator[tuple[int, Tensor, Tensor, Tensor | None]]:
-        """As `classified`, and the logits where the classes had to be read off them."""
+        """Iterate as `classified_chunks`, with the logits if they had to be computed.
+
+        Args:
+            whole: Return a single run if the predictions are known and it needs no memory.
+
+        Returns:
+            An iterator over (first row, values, predicted classes, logits or None).
+        """
         if self._predictions is not None:
             for first, raw in self.chunks(whole=whole):
                 yield first, raw, self._predictions[first : first + len(raw)], None
@@ -335,9 +413,15 @@ class Features:
         return self._sums
 
     def quantile(self, q: float) -> float:
-        """The q-quantile of all values, exact (linear between neighbours, as numpy's default); kept.
+        """Compute the exact q-quantile of all values (linear interpolation, numpy's default); the result is kept.
 
-        A sample of rows gives limits around it; one pass counts the values outside and sorts those inside.
+        A sample of rows gives bounds; one pass counts the values outside them and sorts those inside.
+
+        Args:
+            q: A fraction in [0, 1].
+
+        Returns:
+            The quantile.
         """
         if q not in self._quantiles:
             values, found = self._sorted_sample, None
@@ -379,10 +463,19 @@ class Features:
                     self.check_finite()
                 return None
             ranked.append(low if rank < 0 else high if rank >= len(middle) else float(middle[rank]))
-        return between(ranked[0], ranked[1], place - lower)
+        return interpolate(ranked[0], ranked[1], place - lower)
 
     def interval_sums(self, origin: float, scale: float, k: int) -> NDArray[np.float64]:
-        """[K, 2]: the summed impact w_max z and the summed z^2 of the values in each interval of a grid; kept."""
+        """Sum the impact w_max z and z^2 over the values in each interval of a grid; the result is kept.
+
+        Args:
+            origin: Lower limit of the first interval.
+            scale: Intervals per unit.
+            k: Number of intervals.
+
+        Returns:
+            [K, 2] sums.
+        """
         grid = origin, scale, k
         if grid not in self._interval_sums:
             weight, total = self.head.weight.cpu(), np.zeros((k + 2, 2))
@@ -394,9 +487,14 @@ class Features:
         return self._interval_sums[grid]
 
     def moments(self, needs: frozenset[str], *, stats: bool = True) -> Moments:
-        """The sums that some methods need besides `stats`: one pass for those not yet known; kept afterwards.
+        """Collect the sums that some methods need besides `stats`, in one pass; they are kept.
 
-        The pass collects the statistics too, where they are not known, unless they are not wanted (`stats`).
+        Args:
+            needs: Names of the statistics.
+            stats: Collect `FeatureStats` in the same pass if they are not known.
+
+        Returns:
+            The sums.
         """
         known = frozenset() if self._moments is None else frozenset(self._moments.parts)
         if self._moments is None or needs - known:
@@ -404,12 +502,20 @@ class Features:
             self._moments = more if self._moments is None else self._moments.combine(more)
         return self._moments
 
+    def add_scatters(self, needs: frozenset[str], *parts: Features) -> None:
+        """Collect the scatters among `needs` as the sum of those of `parts`, which split these rows and keep theirs."""
+        scatters = needs & SCATTERS.keys()
+        if scatters:
+            found = (part.moments(scatters, stats=False).only(scatters, self.head) for part in parts)
+            total = reduce(add, found)
+            self._moments = total if self._moments is None else self._moments.combine(total)
+
     def _collected(self, needs: frozenset[str], *, stats: bool) -> Moments:
         """Moments of the features, and where they are not known on the way the statistics, or the sums alone."""
         if self._stats is not None or not needs:
             return Moments.of(self, needs)
         moments = RunningMoments(self, needs)
-        statistics = RunningStatistics(self.head, len(self), half=self.half) if stats else None
+        statistics = RunningStats(self.head, len(self), half=self.half) if stats else None
         sums = np.zeros(self.width) if statistics is None and needs & ABOUT_MEANS else None
         headless = statistics is None and needs <= WITHOUT_CLASSES
         plain = ((first, raw, torch.zeros(len(raw), dtype=torch.int64), None) for first, raw in self.chunks())
@@ -424,7 +530,11 @@ class Features:
         return moments.result()
 
     def forget(self, parts: frozenset[str]) -> None:
-        """Drop some of the sums; they are collected again where they are needed again."""
+        """Drop some of the sums; they are collected again when needed.
+
+        Args:
+            parts: Names of the statistics.
+        """
         if self._moments is not None and self._moments.parts.keys() & parts:
             self._moments = self._moments.without(parts)
 

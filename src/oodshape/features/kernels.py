@@ -294,7 +294,7 @@ def search_sorted(values: Tensor, ordered: Tensor, *, right: bool) -> Tensor:
     return place.clamp_max(size)  # a value of infinity is not below the padding
 
 
-def find_cells(z: Tensor, edges: Tensor, grid: tuple[float, float] | None = None) -> Tensor:
+def _find_cells(z: Tensor, edges: Tensor, grid: tuple[float, float] | None = None) -> Tensor:
     """[N, M] int64 by plain torch: 0 below the first edge, k in the k-th interval, len(edges) above.
 
     Where the intervals are those of a grid, arithmetic makes a guess, and a comparison with the two stored edges
@@ -313,7 +313,7 @@ def scale_by_theta_torch(
     z: Tensor, values: Tensor, edges: Tensor, padded: Tensor, grid: tuple[float, float] | None = None
 ) -> Tensor:
     """What `scale_by_theta` gives, on any device."""
-    return look_up(padded, find_cells(z, edges, grid)) * values
+    return look_up(padded, _find_cells(z, edges, grid)) * values
 
 
 def frozen_logits_torch(
@@ -327,10 +327,10 @@ TINY = 1e-12  # in place of a length of 0
 ROUNDING = 1e-6  # of a sum of squares in float32
 
 
-def unit(z: Tensor) -> Tensor:
+def normalise_rows(z: Tensor) -> Tensor:
     """[N, M] rows divided by their length; rows of zeros stay zeros.
 
-    >>> unit(torch.tensor([[3.0, 4.0], [0.0, 0.0]]))
+    >>> normalise_rows(torch.tensor([[3.0, 4.0], [0.0, 0.0]]))
     tensor([[0.6000, 0.8000],
             [0.0000, 0.0000]])
     """

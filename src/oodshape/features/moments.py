@@ -14,13 +14,14 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from oodshape.core.errors import InputError
-from oodshape.core.values import AtLeast, check_fields, freeze
+from oodshape.core.values import AtLeast, check_fields, freeze_array
 from oodshape.features.chunks import Chunked, check_finite
-from oodshape.features.kernels import unit
-from oodshape.features.running_sums import SCATTERS, RunningSums, Statistic, as_statistics
-from oodshape.features.sum_kernels import merged_scatter
+from oodshape.features.kernels import normalise_rows
+from oodshape.features.statistic import SCATTERS, RunningStatistics, Statistic, as_statistics
+from oodshape.features.sum_kernels import merge_scatters
 from oodshape.images import identity
 from oodshape.images.identity import Keys
+from oodshape.networks.head import Head
 
 Array = NDArray[Any]
 BANK = 5000  # images that a bank keeps at most
@@ -91,18 +92,23 @@ AT_ONCE = 256  # rows of a bank that are looked at: a copy of all would be large
 
 @dataclass(frozen=True, eq=False)
 class Moments:
-    """Sums over features by name, and a bank of at most 5,000 of them; two of them add up.
+    """Sums over features by name, and a bank of at most 5,000 images; two of them can be added.
 
-    Sums are float64; logits are float32, and products of many features where that is enough
-    (`sum_kernels.Scatter`), unless `exact` is asked for: then parts add up to the whole within 1e-12 of the largest
-    sum. A scatter comes with the sums of its features: scatters of parts are moved to the common mean.
-    The bank holds the images with the smallest keys, and a key is a seeded hash of which image it is
-    (`Features.identities`): a random sample without replacement, the same in whatever order parts are added.
+    Sums are float64. Logits, and products of many features where that is enough (`sum_kernels.Scatter`), are float32
+    unless `exact` is set: then parts add up to the whole within 1e-12 of the largest sum. A scatter comes with the sums
+    of its features, because scatters of parts are moved to the common mean. The bank holds the images with the smallest
+    keys; a key is a seeded hash of the image's identity (`Features.identities`). It is a random sample without
+    replacement, the same for every order in which parts are added.
 
     >>> from oodshape.features.features import Features
     >>> features = Features.from_arrays([[1.0, 0.5], [0.5, 3.0]], head=([[1.0, 0.0], [0.0, 1.0]], None))
     >>> Moments.of(features, frozenset(["counts", "profile"])).parts["profile"].tolist()
     [1.0, 4.0]
+
+    Attributes:
+        head: Fingerprint of the head that predicted the classes.
+        n: Number of images.
+        parts: Arrays by the name of the statistic.
     """
 
     head: str  # the fingerprint of the head that predicted
@@ -132,7 +138,16 @@ class Moments:
 
     @classmethod
     def of(cls, features: Chunked, needs: frozenset[str], *, exact: bool = False) -> Moments:
-        """The parts asked for, in one pass."""
+        """Collect statistics in one pass.
+
+        Args:
+            features: The features.
+            needs: Names of the statistics.
+            exact: Use float64 throughout.
+
+        Returns:
+            The sums.
+        """
         running = RunningMoments(features, needs, exact=exact)
         for first, raw, predicted in features.classified_chunks() if needs else ():
             running.add(first, raw, predicted)
@@ -148,7 +163,7 @@ class Moments:
         }
         for name in sorted(SCATTERS.keys() & self.parts.keys() & other.parts.keys()):
             both = ((each.parts[name], each.parts[f"{name}_sums"], each.n) for each in (self, other))
-            parts[name] = merged_scatter(*both)
+            parts[name] = merge_scatters(*both)
         if "bank" in self.parts.keys() & other.parts:
             half = all(moments.parts["bank"].dtype == np.float16 for moments in (self, other))
             bank = Bank(self.parts["bank"].shape[1], half=half)
@@ -158,19 +173,42 @@ class Moments:
         return Moments(self.head, self.n + other.n, parts)
 
     def combine(self, other: Moments) -> Moments:
-        """The parts of both, which are of the same features."""
+        """Join the statistics of both, which are of the same features.
+
+        Args:
+            other: Other statistics of the same features.
+
+        Returns:
+            All statistics.
+        """
         return replace(self, parts={**self.parts, **other.parts})
 
     def without(self, names: frozenset[str]) -> Moments:
-        """The other parts."""
+        """Leave out some statistics.
+
+        Args:
+            names: Names of the statistics.
+
+        Returns:
+            The other statistics.
+        """
         kept = {name: part for name, part in self.parts.items() if OWNERS.get(name, name) not in names}
         fewer = replace(self, parts=kept)
         if "bank" in kept and "directions" in vars(self):
             vars(fewer)["directions"] = self.directions
         return fewer
 
+    def only(self, names: frozenset[str], head: Head) -> Moments:
+        """Those parts, which do not depend on the head, as moments of another head."""
+        kept = {name: part for name, part in self.parts.items() if OWNERS.get(name, name) in names}
+        return Moments(head.fingerprint, self.n, kept)
+
     def bank(self) -> Iterator[Tensor]:
-        """[n, M] float32: the images of the bank, a few at a time."""
+        """Iterate over the images of the bank, a few at a time.
+
+        Returns:
+            An iterator over [n, M] float32 features.
+        """
         for part in torch.split(torch.from_numpy(self.parts["bank"]), AT_ONCE):
             yield part.float()
 
@@ -182,11 +220,19 @@ class Moments:
         """
         rows = np.empty(self.parts["bank"].shape, np.float32)
         for place, part in enumerate(self.bank()):
-            rows[place * AT_ONCE : (place + 1) * AT_ONCE] = unit(part).numpy()
+            rows[place * AT_ONCE : (place + 1) * AT_ONCE] = normalise_rows(part).numpy()
         return around_mean(rows)
 
     def means(self, sums: str, counts: str = "counts") -> tuple[Array, Array]:
-        """([C, M] means, [C] bool): a class without images has the mean of all images, and False."""
+        """Compute class means.
+
+        Args:
+            sums: Name of the sums by class.
+            counts: Name of the counts by class.
+
+        Returns:
+            [C, M] means and [C] bool; a class without images has the mean of all images, and False.
+        """
         number, total = self.parts[counts], self.parts[sums]
         seen = number > 0
         every = total.sum(axis=0) / number.sum()
@@ -197,7 +243,7 @@ def around_mean(rows: NDArray[np.float32]) -> tuple[NDArray[np.float32], NDArray
     """([M] mean, [B, M] rows less the mean), frozen; the rows are changed in place."""
     center = rows.mean(axis=0, dtype=np.float64).astype(np.float32)
     rows -= center
-    return freeze(center), freeze(rows)
+    return freeze_array(center), freeze_array(rows)
 
 
 def _form(name: str) -> tuple[str, str]:
@@ -216,8 +262,8 @@ class RunningMoments:
         self.head, self.n = features.head.to("cpu"), len(features)
         self.labels = features.labels
         labelled = self.labels is not None
-        self.sums = RunningSums(needs - {Statistic.BANK}, self.head, exact=exact, labelled=labelled)
-        self.keys = identity.keys(features.identities, SEED, "bank") if "bank" in needs else None
+        self.sums = RunningStatistics(needs - {Statistic.BANK}, self.head, exact=exact, labelled=labelled)
+        self.keys = identity.draw_keys(features.identities, SEED, "bank") if "bank" in needs else None
         self.bank = None if self.keys is None else Bank(self.head.width, half=features.half, coming=self.keys)
 
     def add(self, first: int, raw: Tensor, classes: Tensor, logits: Tensor | None = None) -> None:

@@ -13,21 +13,21 @@ from torch import Tensor
 
 from oodshape.core.errors import InputError
 from oodshape.features.features import Features
-from oodshape.features.tensor_batches import run_tensors
+from oodshape.features.tensor_batches import extract_tensors
 from oodshape.images import identity
 from oodshape.images.datasets.synthetic import (
     NOISE_IMAGES,
     Scrambled,
-    lattice_images,
-    noise_images,
-    noise_of,
-    scrambled,
+    draw_lattice,
+    draw_noise,
+    draw_phases,
+    scramble,
 )
-from oodshape.images.decode.prefetch import prepared_sizes
+from oodshape.images.decode.prefetch import sample_sizes
 from oodshape.images.decode.preprocessing import Preprocessing
 from oodshape.images.identity import Keys
-from oodshape.images.sources.image_set import ArraySet, limited
-from oodshape.images.sources.listing import Given, image_set
+from oodshape.images.sources.image_set import ArraySet, limit_images
+from oodshape.images.sources.open_images import Given, open_images
 from oodshape.networks.classifier import Classifier
 
 SIZE = 500  # images of a proxy set
@@ -48,26 +48,44 @@ def proxy_features(
 ) -> list[Features]:
     """Extract the features of scrambled images, noise and constant images, for `fit(train, proxy=...)`.
 
-    The first are at most `size` phase-scrambled images of a seeded subset of the ID training `images`. Noise and
-    constant images have the size of the first prepared image. With a `cache` folder all are stored like any other
-    features. With `prepared`, the images are batches of tensors that the network accepts as they are.
+    Noise and constant images have the size of the first prepared image.
+
+    Args:
+        classifier: The network.
+        images: ID training images, of any kind; a seeded subset is scrambled.
+        preprocessing: Preprocessing of the images; not needed for prepared batches.
+        prepared: The images are batches of tensors that the network takes as they are.
+        cache: Folder that keeps features between runs.
+        size: Largest number of scrambled images.
+        seed: Seed of the subset and the noise.
+        progress: Whether to show progress; None: if standard error is a terminal.
+        batch_size: Images per forward pass.
+        workers: Threads that decode images; None: one per core.
+
+    Returns:
+        The features of scrambled, noise and constant images.
+
+    >>> from oodshape import Classifier
+    >>> net = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(12, 4))
+    >>> [len(each) for each in proxy_features(Classifier(net), torch.rand(8, 3, 2, 2), prepared=True, progress=False)]
+    [8, 192, 512]
     """
     if prepared:
-        seen = run_tensors(
+        seen = extract_tensors(
             classifier, images, keep=size, cache=None if cache is None else Path(cache), progress=progress
         )
         seen.check_one_size()
-        return tensor_proxy(classifier, seen.kept, seen.identities[seen.kept_rows], seed, progress=progress)
-    given = image_set(images)
-    made = Scrambled(limited(given, size, seed), seed)
+        return extract_tensor_proxy(classifier, seen.kept, seen.identities[seen.kept_rows], seed, progress=progress)
+    given = open_images(images)
+    made = Scrambled(limit_images(given, size, seed), seed)
     how: dict[str, Any] = {"cache": cache, "batch_size": batch_size, "workers": workers, "progress": progress}
     found = [Features.extract(classifier, made, preprocessing, **how)]
     if preprocessing is None:
         return found
-    return found + synthetic_features(classifier, preprocessing, prepared_sizes(given, preprocessing)[0], **how)
+    return found + extract_synthetic_features(classifier, preprocessing, sample_sizes(given, preprocessing)[0], **how)
 
 
-def synthetic_features(
+def extract_synthetic_features(
     classifier: Classifier, preprocessing: Preprocessing, size: tuple[int, int], **how: Any
 ) -> list[Features]:
     """Extract the features of noise images, then of constant images; none if the network refuses them.
@@ -77,7 +95,7 @@ def synthetic_features(
     as_they_are = replace(preprocessing, resize=None, crop=None)
     found = []
     channels = preprocessing.channels
-    for name, pixels in (("noise", noise_images(*size, channels, 1)), ("constant", lattice_images(*size, channels))):
+    for name, pixels in (("noise", draw_noise(*size, channels, 1)), ("constant", draw_lattice(*size, channels))):
         images = ArraySet(name, pixels[..., 0] if channels == 1 else pixels)
         try:
             found.append(Features.extract(classifier, images, as_they_are, **how))
@@ -86,7 +104,7 @@ def synthetic_features(
     return found
 
 
-def tensor_proxy(
+def extract_tensor_proxy(
     classifier: Classifier, images: Tensor, which: Keys, seed: int = 0, *, progress: bool | None = None
 ) -> list[Features]:
     """Scramble prepared tensors [N, C, H, W], clamp each channel to its range, and extract their features.
@@ -101,18 +119,18 @@ def tensor_proxy(
     low, high = images.amin(dim=(0, 2, 3))[:, None, None], images.amax(dim=(0, 2, 3))[:, None, None]
     made = torch.empty_like(images)
     for row, image in enumerate(images):
-        values = scrambled(image.permute(1, 2, 0).double().numpy(), noise_of(int(which[row]), seed))
+        values = scramble(image.permute(1, 2, 0).double().numpy(), draw_phases(int(which[row]), seed))
         made[row] = torch.from_numpy(values).permute(2, 0, 1).to(made.dtype).clamp(low, high)
     channels, height, width = images.shape[1:]
     noise, constant = (
         (torch.from_numpy(pixels).permute(0, 3, 1, 2) / 255 * (high - low) + low).to(images.dtype)
-        for pixels in (noise_images(height, width, channels, 1), lattice_images(1, 1, channels))
+        for pixels in (draw_noise(height, width, channels, 1), draw_lattice(1, 1, channels))
     )
-    noise, constant = torch.cat([noise, matched_noise(images, 1)]), constant.expand(-1, -1, height, width)
+    noise, constant = torch.cat([noise, draw_matched_noise(images, 1)]), constant.expand(-1, -1, height, width)
     return [Features.extract(classifier, each, prepared=True, progress=progress) for each in (made, noise, constant)]
 
 
-def matched_noise(images: Tensor, seed: int) -> Tensor:
+def draw_matched_noise(images: Tensor, seed: int) -> Tensor:
     """[64, C, ...]: Gaussian noise with the mean and standard deviation of tensors [N, C, ...], channel by channel."""
     others = [0, *range(2, images.ndim)]
     mean, std = images.mean(dim=others, keepdim=True), images.std(dim=others, correction=0, keepdim=True)
@@ -120,7 +138,7 @@ def matched_noise(images: Tensor, seed: int) -> Tensor:
     return noise.to(images.dtype) * std + mean
 
 
-def crossed_features(inside: Features, size: int = SIZE, seed: int = 0) -> Features:
+def cross_features(inside: Features, size: int = SIZE, seed: int = 0) -> Features:
     """Cross pairs of ID images with different predicted classes: a fair coin per feature selects the image.
 
     Images are put into an order by a seeded hash of their identities, and each is crossed with the next one that has
@@ -129,7 +147,7 @@ def crossed_features(inside: Features, size: int = SIZE, seed: int = 0) -> Featu
     pairs of its image.
 
     >>> pair = Features.from_arrays([[1.0, 1.0, 0.0, 9.0], [2.0, 2.0, 3.0, 0.0]], (np.eye(4)[2:], None))
-    >>> [sorted({*column}) for column in zip(*next(crossed_features(pair).chunks())[1].tolist())]
+    >>> [sorted({*column}) for column in zip(*next(cross_features(pair).chunks())[1].tolist())]
     [[1.0, 2.0], [1.0, 2.0], [0.0, 3.0], [0.0, 9.0]]
     """
     classes, n = inside.predictions.cpu().numpy(), len(inside)
@@ -138,10 +156,10 @@ def crossed_features(inside: Features, size: int = SIZE, seed: int = 0) -> Featu
     made: list[Tensor] = []
     for turn in range(math.ceil(size / n)):
         purpose = f"crossed {turn}"
-        order = np.argsort(identity.keys(inside.identities, seed, purpose), kind="stable")
+        order = np.argsort(identity.draw_keys(inside.identities, seed, purpose), kind="stable")
         first = order[: size - turn * n]
         second = order[_next_other(classes[order])[: len(first)]]
-        coins = torch.from_numpy(identity.coins(inside.identities[first], inside.width, seed, purpose))
+        coins = torch.from_numpy(identity.draw_coins(inside.identities[first], inside.width, seed, purpose))
         one, other = _rows(inside, first), _rows(inside, second)
         made.append(torch.where(coins.to(one.device), one, other))
     return Features.from_arrays(torch.cat(made), inside.head)

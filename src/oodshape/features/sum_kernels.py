@@ -14,7 +14,7 @@ from numba import njit
 from numpy.typing import NDArray
 from torch import Tensor
 
-from oodshape.features.kernels import run_over_rows, unit
+from oodshape.features.kernels import normalise_rows, run_over_rows
 
 Array = NDArray[Any]
 SUMS = {"reassoc", "nsz", "contract"}  # as in kernels: numba would not see a change there
@@ -117,7 +117,7 @@ class Scatter:
 
     Rows are taken around the mean of the first of them. The first products are float64, and so are the others where
     `double` asks for it, where features are few, or where the first show directions that float32 would lose
-    (`float32_suffices`). Otherwise the others are float32, added up in float64: the product of two features is within
+    (`_float32_suffices`). Otherwise the others are float32, added up in float64: the product of two features is within
     1e-6 of that of their standard deviations. Half of them are computed, since a scatter is symmetric.
     """
 
@@ -130,13 +130,13 @@ class Scatter:
     def add(self, rows: Tensor) -> None:
         while len(rows):
             if self.double is None and self.n >= JUDGED * len(self.total):
-                self.double = not float32_suffices(self.total, self.center, self.n)
+                self.double = not _float32_suffices(self.total, self.center, self.n)
             size = SINGLE_ROWS if self.double is False else DOUBLE_ROWS
             self._add(rows[:size].to(torch.float32 if self.double is False else torch.float64))
             rows = rows[size:]
 
     def _add(self, rows: Tensor) -> None:
-        values = unit(rows) if self.directions else rows
+        values = normalise_rows(rows) if self.directions else rows
         if self.n == 0:
             self.center = values.mean(dim=0).float().double()
         values = values - self.center.to(values.dtype)
@@ -160,7 +160,7 @@ class Scatter:
         return scatter, (self.shifted + self.n * self.center).numpy()
 
 
-def float32_suffices(lower: Tensor, center: Tensor, n: int) -> bool:
+def _float32_suffices(lower: Tensor, center: Tensor, n: int) -> bool:
     """Whether products in float32 keep all directions of a scatter, of which the lower triangle is given.
 
     What the features before it leave of a feature's variance must be a share `LEAST` of it; features that never change
@@ -175,7 +175,7 @@ def float32_suffices(lower: Tensor, center: Tensor, n: int) -> bool:
     return not failed.item() and bool((left.diagonal().square() > LEAST * (1 + 1e-6 * offset)).all())
 
 
-def merged_scatter(a: tuple[Array, Array, int], b: tuple[Array, Array, int]) -> Array:
+def merge_scatters(a: tuple[Array, Array, int], b: tuple[Array, Array, int]) -> Array:
     """[M, M]: the scatter of both sets around their common mean, from the (scatter, sums, number) of each."""
     apart = torch.from_numpy(a[1] / a[2] - b[1] / b[2])
     return np.asarray(torch.from_numpy(a[0] + b[0]).addr_(apart, apart, alpha=a[2] * b[2] / (a[2] + b[2])))

@@ -22,14 +22,14 @@ from oodshape.features.chunks import check_finite
 from oodshape.images import identity
 from oodshape.images.decode.preprocessing import check_shape
 from oodshape.images.identity import Keys
-from oodshape.images.sources.memory import count_prepared, prepared_batches
+from oodshape.images.sources.memory import count_prepared, iterate_prepared
 from oodshape.networks.classifier import Classifier
 
 WRITTEN = 4096  # rows that the cache gets together: what a killed run loses at most
 
 
 @dataclass(frozen=True, eq=False)
-class SeenTensors:
+class ExtractedTensors:
     """The features, predictions, labels and identities of a stream of tensors, and some of the images."""
 
     features: NDArray[Any]  # [N, M]
@@ -46,7 +46,7 @@ class SeenTensors:
             raise InputError("prepared images must have one size for this method: choose another")
 
 
-def run_tensors(
+def extract_tensors(
     classifier: Classifier,
     images: Any,
     dtype: str = "float32",
@@ -56,7 +56,7 @@ def run_tensors(
     cache: Path | None = None,
     name: str = "prepared images",
     progress: bool | None = None,
-) -> SeenTensors:
+) -> ExtractedTensors:
     """Run batches of tensors, each image of this `shape`, through the network; keep some, selected by identity.
 
     With a `cache` folder, features are kept there by the content of each image, and a later pass runs only images that
@@ -66,11 +66,11 @@ def run_tensors(
     subset, first, shapes = _Subset(keep), 0, set[tuple[int, ...]]()
     through = _Network(classifier, dtype, cache)
     with progress_bar(name, count_prepared(images), progress) as report:
-        for place, (batch, labels) in enumerate(prepared_batches(images)):
+        for place, (batch, labels) in enumerate(iterate_prepared(images)):
             shapes.add(tuple(batch.shape[1:]))
             try:
                 check_shape(batch.shape[1:], shape)
-                which = tensor_identities(batch)
+                which = hash_tensors(batch)
                 if place == 0:
                     through.start(batch[:2], which[:2])
                 values, classes = through(batch, which, first)
@@ -85,7 +85,7 @@ def run_tensors(
         raise InputError("there is no batch: the iterable is empty, or was used up before")
     features, predictions, labels, identities = (np.concatenate(each) for each in zip(*parts, strict=True))
     only = shapes.pop() if len(shapes) == 1 else None
-    return SeenTensors(features, predictions, labels, identities, *subset.result(), only)
+    return ExtractedTensors(features, predictions, labels, identities, *subset.result(), only)
 
 
 @dataclass(frozen=True, eq=False)
@@ -186,9 +186,9 @@ class _Network:
                 np.save(stream, array)
 
 
-def tensor_identities(batch: Tensor) -> Keys:
+def hash_tensors(batch: Tensor) -> Keys:
     """Return [N]: a hash of the values of each image."""
-    return identity.hashed(image.numpy() for image in batch.detach().cpu().contiguous().float())
+    return identity.hash_each(image.numpy() for image in batch.detach().cpu().contiguous().float())
 
 
 class _Subset:
@@ -199,7 +199,7 @@ class _Subset:
         self.heap: list[tuple[int, int, Tensor]] = []  # (-key, -row, image): the largest key is replaced first
 
     def add(self, batch: Tensor, identities: Keys, first: int) -> None:
-        for place, key in enumerate(identity.keys(identities, 0, "subset").tolist() if self.count else ()):
+        for place, key in enumerate(identity.draw_keys(identities, 0, "subset").tolist() if self.count else ()):
             if len(self.heap) == self.count and -key <= self.heap[0][0]:
                 continue
             push = heapq.heappush if len(self.heap) < self.count else heapq.heapreplace

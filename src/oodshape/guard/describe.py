@@ -18,12 +18,12 @@ from oodshape.core import files
 from oodshape.core.errors import InputError
 from oodshape.core.files import reading
 from oodshape.core.text import format_count
-from oodshape.core.values import Ascending, AtLeast, Json, Sizes, check_fields, decode, encode
+from oodshape.core.values import Ascending, AtLeast, Json, Sizes, check_fields, decode_value, encode_value
 from oodshape.guard.export.guarded_file import EXIF
 from oodshape.images.decode.preprocessing import Preprocessing
 from oodshape.metrics import conformal
 
-Guarded = Any  # a guard, which this module cannot import, or the `Contents` of its file
+Guarded = Any  # a guard, which this module cannot import, or the `GuardContents` of its file
 NO_GUARANTEE = "no guarantee: calibrated on training images"
 NO_GUARD = (
     "it holds a detector without preprocessing and network, as Detector.save writes it; make a guard of the model: "
@@ -43,7 +43,7 @@ class _Decides:
 
 
 @dataclass(frozen=True)
-class Contents:
+class GuardContents:
     """What a guard file contains: JSON of the detector and of what is known about it, and their arrays."""
 
     recipe: str
@@ -52,18 +52,18 @@ class Contents:
     arrays: dict[str, NDArray[Any]]
 
     @classmethod
-    def of(cls, guard: Guarded) -> Contents:
+    def of(cls, guard: Guarded) -> GuardContents:
         """Return what the file of a guard would contain."""
-        if isinstance(guard, Contents):
+        if isinstance(guard, GuardContents):
             return guard
         arrays: dict[str, NDArray[Any]] = {}
-        detector, about = encode(guard.detector, arrays, "detector"), encode(guard.about, arrays, "guard")
+        detector, about = encode_value(guard.detector, arrays, "detector"), encode_value(guard.about, arrays, "guard")
         return cls(repr(guard.detector.method), detector, about, arrays)
 
     @classmethod
-    def read(cls, path: Path) -> Contents:
+    def read(cls, path: Path) -> GuardContents:
         """Read a guard file; its checksum and what the threshold comes from are verified."""
-        header, arrays = files.load(path, "detector")
+        header, arrays = files.load_file(path, "detector")
         with reading(path, files.WAY_OUT["detector"]):
             detector, about = (json.loads(header.get(name, "null")) for name in ("value", "guard"))
             found = cls(header["method"], detector, about, arrays)
@@ -77,7 +77,7 @@ class Contents:
 
     def _check(self, text: str) -> None:
         """Refuse what `score` refuses, as far as that is known without torch."""
-        values = {each.name: decode(self.detector[each.name], self.arrays) for each in fields(_Decides)}
+        values = {each.name: decode_value(self.detector[each.name], self.arrays) for each in fields(_Decides)}
         check_fields(_Decides(**values))
         classes, named = values["classes"], len(self.about["classes"])
         if (classes or 1) > conformal.MOST_CLASSES or (named and named != classes):
@@ -91,13 +91,13 @@ class Contents:
     @property
     def scores(self) -> NDArray[np.float32]:
         """The calibration scores, ascending."""
-        found: NDArray[np.float32] = decode(self.detector["calibration"], self.arrays)
+        found: NDArray[np.float32] = decode_value(self.detector["calibration"], self.arrays)
         return found
 
     @cached_property
     def groups(self) -> NDArray[np.int32] | None:
         """The predicted class of each calibration image, where thresholds are per class."""
-        found: NDArray[np.int32] | None = decode(self.detector["groups"], self.arrays)
+        found: NDArray[np.int32] | None = decode_value(self.detector["groups"], self.arrays)
         return found
 
     @cached_property
@@ -105,12 +105,12 @@ class Contents:
         """The calibration scores of each class with a threshold of its own, and those of the pool."""
         if self.groups is None:
             return {conformal.POOL: self.scores}
-        return conformal.by_class(self.scores, self.groups, self.detector["alpha"])
+        return conformal.group_by_class(self.scores, self.groups, self.detector["alpha"])
 
     @property
     def limits(self) -> NDArray[np.float32]:
         """[1], the threshold, or [C], one for each predicted class."""
-        return conformal.limits(self.scores, self.detector["alpha"], self.groups, self.detector["classes"] or 0)
+        return conformal.class_limits(self.scores, self.detector["alpha"], self.groups, self.detector["classes"] or 0)
 
     @property
     def threshold(self) -> float:
@@ -126,7 +126,7 @@ class Contents:
     @property
     def guarantee(self) -> str:
         """What the threshold guarantees, in one line."""
-        return guarantee_line(
+        return describe_guarantee(
             self.about["held_out"], len(self.scores), self.detector["alpha"], per_class=self.groups is not None
         )
 
@@ -144,7 +144,7 @@ class Contents:
     @property
     def preprocessing(self) -> Preprocessing | None:
         """How images are prepared, where that is known."""
-        found: Preprocessing | None = decode(self.about["preprocessing"], self.arrays)
+        found: Preprocessing | None = decode_value(self.about["preprocessing"], self.arrays)
         return found
 
     @property
@@ -153,11 +153,11 @@ class Contents:
         about = self.about["sanity"]
         if about is None:
             return None
-        scores, classes = (decode(about[name], self.arrays) for name in ("scores", "classes"))
+        scores, classes = (decode_value(about[name], self.arrays) for name in ("scores", "classes"))
         return acceptance_rates(about["noise"], scores, classes, self.limits)
 
 
-def guarantee_line(held_out: bool, n: int, alpha: float, *, per_class: bool) -> str:
+def describe_guarantee(held_out: bool, n: int, alpha: float, *, per_class: bool) -> str:
     """What a threshold from n calibration scores guarantees, in one line."""
     if not held_out:
         return NO_GUARANTEE
@@ -177,14 +177,14 @@ def acceptance_rates(
     return {name: float(each.mean()) for name, each in kinds.items() if len(each)}
 
 
-def sanity_line(rates: Mapping[str, float]) -> str:
+def describe_sanity(rates: Mapping[str, float]) -> str:
     """Acceptance rates of noise and constant images in words."""
     return f"accepts {', '.join(f'{100 * rate:.0f} % of {name}' for name, rate in rates.items())}"
 
 
-def chosen_lines(guard: Guarded) -> list[str]:
+def describe_selection(guard: Guarded) -> list[str]:
     """What was selected and why, in a few lines; none for a method that does not select."""
-    found = Contents.of(guard)
+    found = GuardContents.of(guard)
     fusion, method, components = found.fusion, found.about["method"], found.components
     if fusion is None:
         return []
@@ -213,7 +213,7 @@ def _by_proxy(fusion: Mapping[str, Any]) -> dict[str, dict[str, float]]:
 
 def facts(guard: Guarded) -> dict[str, Any]:
     """All that a guard says about itself, as JSON can hold it."""
-    found = Contents.of(guard)
+    found = GuardContents.of(guard)
     detector, about, fusion, per_class = found.detector, found.about, found.fusion, found.groups is not None
     return {
         "method": about["method"] or found.recipe,
@@ -245,15 +245,15 @@ def facts(guard: Guarded) -> dict[str, Any]:
 
 def lines(guard: Guarded) -> list[tuple[str, str]]:
     """(what, value) for people."""
-    found = Contents.of(guard)
+    found = GuardContents.of(guard)
     fact, detector, about = facts(found), found.detector, found.about
-    rows = [("method", fact["method"]), *(("", line) for line in chosen_lines(found))]
+    rows = [("method", fact["method"]), *(("", line) for line in describe_selection(found))]
     rows += [("threshold", f"{found.threshold_text}: images with a lower score are rejected")]
     if found.groups is not None:
-        rows += [("", f"{per_class_line(found)}")]
+        rows += [("", f"{describe_classes(found)}")]
     rows += [
         ("guarantee", found.guarantee),
-        *([("sanity", sanity_line(found.sanity))] if found.sanity else []),
+        *([("sanity", describe_sanity(found.sanity))] if found.sanity else []),
         ("calibrated on", f"{format_count(fact['calibration_images'], 'image')}, alpha = {detector['alpha']:g}"),
         ("fitted on", f"{detector['n_train']:,} images"),
         ("preprocessing", preprocessing_line(found.preprocessing)),
@@ -270,9 +270,9 @@ def lines(guard: Guarded) -> list[tuple[str, str]]:
     return rows
 
 
-def per_class_line(guard: Guarded) -> str:
+def describe_classes(guard: Guarded) -> str:
     """How many classes have a threshold of their own."""
-    found = Contents.of(guard)
+    found = GuardContents.of(guard)
     own, classes = len(found.class_scores) - 1, found.detector["classes"] or 0
     if own == classes:
         return f"all {classes} classes have a threshold of their own"

@@ -8,25 +8,25 @@ from typing import NamedTuple
 
 from oodshape.core.options import RunOptions
 from oodshape.guard.fitted import Fitted
-from oodshape.guard.scoring.score_images import Seen, rows_of, see, see_given
+from oodshape.guard.scoring.score_images import ScoredBatch, make_rows, score_given, score_listed
 from oodshape.images.sources.image_set import ImageSource
-from oodshape.images.sources.listing import Given
+from oodshape.images.sources.open_images import Given
 from oodshape.methods.base import Batch, Evidence
 from oodshape.methods.fusion import Fusion
 from oodshape.networks.head import Outputs
-from oodshape.networks.loading import Source
+from oodshape.networks.loading import OpenNet
 
 CLASSES = 3  # how many predictions are told
 
 
-class Guess(NamedTuple):
+class ClassGuess(NamedTuple):
     """A class that the network considers."""
 
     label: str | int
     probability: float
 
 
-class Opinion(NamedTuple):
+class MethodScore(NamedTuple):
     """What one method says: its score, and the share of familiar images with a score as low."""
 
     method: str
@@ -39,33 +39,33 @@ class Explanation:
     """One image: what it is taken for, whether that is to be trusted, and what speaks for it and against it."""
 
     path: str
-    guesses: tuple[Guess, ...] = ()  # the predicted class and the next ones
+    guesses: tuple[ClassGuess, ...] = ()  # the predicted class and the next ones
     score: float | None = None
     p_value: float | None = None  # the share of held-out familiar images with a score as low
     accepted: bool | None = None  # None: could not be read
     threshold: float | None = None  # the smallest score that is accepted for this class
-    components: tuple[Opinion, ...] = ()  # of a guard that fuses several methods; its one method else
+    components: tuple[MethodScore, ...] = ()  # of a guard that fuses several methods; its one method else
     error: str = ""
 
 
 def explain_images(
-    guard: Fitted, source: Source, images: Given, run: RunOptions, *, prepared: bool = False
+    guard: Fitted, source: OpenNet, images: Given, run: RunOptions, *, prepared: bool = False
 ) -> Iterator[Explanation]:
     """The explanation of each image, in the order given."""
-    for batch in see_given(guard, source, images, run, prepared=prepared):
+    for batch in score_given(guard, source, images, run, prepared=prepared):
         yield from _explained(guard, batch)
 
 
 def explain_listed(
-    guard: Fitted, source: Source, images: ImageSource, pairs: Sequence[tuple[str, int]]
+    guard: Fitted, source: OpenNet, images: ImageSource, pairs: Sequence[tuple[str, int]]
 ) -> Iterator[Explanation]:
     """The explanations of some images of a listing."""
-    for batch in see(guard, source, images, iter(pairs)):
+    for batch in score_listed(guard, source, images, iter(pairs)):
         yield from _explained(guard, batch)
 
 
-def _explained(guard: Fitted, seen: Seen) -> list[Explanation]:
-    rows = [Explanation(row.path, (), *row[2:5], error=row.error) for row in rows_of(guard, seen)]
+def _explained(guard: Fitted, seen: ScoredBatch) -> list[Explanation]:
+    rows = [Explanation(row.path, (), *row[2:5], error=row.error) for row in make_rows(guard, seen)]
     if seen.outputs is None:
         return rows
     limits, classes = guard.detector.limits.tolist(), seen.decision.classes.tolist()
@@ -76,20 +76,20 @@ def _explained(guard: Fitted, seen: Seen) -> list[Explanation]:
     return rows
 
 
-def _guesses(guard: Fitted, outputs: Outputs) -> list[tuple[Guess, ...]]:
+def _guesses(guard: Fitted, outputs: Outputs) -> list[tuple[ClassGuess, ...]]:
     values, places = outputs.logits.softmax(dim=1).topk(min(CLASSES, outputs.logits.shape[1]), dim=1)
     pairs = zip(places.tolist(), values.tolist(), strict=True)
-    return [tuple(Guess(guard.label(c), p) for c, p in zip(*pair, strict=True)) for pair in pairs]
+    return [tuple(ClassGuess(guard.label(c), p) for c, p in zip(*pair, strict=True)) for pair in pairs]
 
 
-def _opinions(guard: Fitted, seen: Seen) -> list[tuple[Opinion, ...]]:
+def _opinions(guard: Fitted, seen: ScoredBatch) -> list[tuple[MethodScore, ...]]:
     """Each component's own score, and its place among the ID images that it was chosen on."""
     scorer = guard.detector.scorer
     assert seen.outputs is not None
     if not isinstance(scorer, Fusion) or len(scorer.components) == 1:
         name = scorer.components[0].name if isinstance(scorer, Fusion) else guard.about.method or "its method"
         pairs = zip(seen.decision.scores.tolist(), seen.decision.p_values.tolist(), strict=True)
-        return [(Opinion(name, score, p_value),) for score, p_value in pairs]
+        return [(MethodScore(name, score, p_value),) for score, p_value in pairs]
     outputs = seen.outputs
     batch = Batch(outputs.features, outputs.head, given_logits=outputs.logits)
     evidence = Evidence(batch, guard.detector.shape, guard.detector.head, outputs.head)
@@ -98,5 +98,5 @@ def _opinions(guard: Fitted, seen: Seen) -> list[tuple[Opinion, ...]]:
         scores = component.of(evidence)
         p_values = component.log_p(scores).double().exp()
         pairs = zip(scores.tolist(), p_values.tolist(), strict=True)
-        told.append([Opinion(component.name, *pair) for pair in pairs])
+        told.append([MethodScore(component.name, *pair) for pair in pairs])
     return list(zip(*told, strict=True))

@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 from oodshape.core.errors import InputError
 from oodshape.core.options import ModelOptions
 from oodshape.core.values import Sizes, Value
-from oodshape.guard.describe import guarantee_line
+from oodshape.guard.describe import describe_guarantee
 from oodshape.guard.fit.sanity import Sanity
 from oodshape.images.decode.preprocessing import Preprocessing
 from oodshape.methods.detector import Detector
 from oodshape.networks.device import Precision
-from oodshape.networks.loading import Model, Source, open_model, takes_num_classes
+from oodshape.networks.loading import Model, OpenNet, open_model, takes_num_classes
 
 DEFAULT = ModelOptions()
 
@@ -64,7 +64,7 @@ class Fitted(Value):
         if self.classes and len(self.classes) != classes:
             raise InputError(f"the network has {classes} classes, but {len(self.classes)} names were given")
 
-    def open_network(self, model: Model, opening: ModelOptions = DEFAULT) -> Source:
+    def open_network(self, model: Model, opening: ModelOptions = DEFAULT) -> OpenNet:
         """Open the network of this guard; raise InputError where it is not the one that the guard was fitted for."""
         about = self.about
         sized = opening.weights is not None and isinstance(model, str) and takes_num_classes(model)
@@ -120,7 +120,7 @@ class Fitted(Value):
     def guarantee(self) -> str:
         """What the threshold guarantees, in one line."""
         scores, alpha = self.detector.held_out()
-        return guarantee_line(self.about.held_out, len(scores), alpha, per_class=self.detector.groups is not None)
+        return describe_guarantee(self.about.held_out, len(scores), alpha, per_class=self.detector.groups is not None)
 
     @property
     def sanity(self) -> str:

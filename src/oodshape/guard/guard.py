@@ -18,7 +18,6 @@ from oodshape.core.options import (
     CalibrateKeywords,
     CallKeywords,
     CheckKeywords,
-    ExportKeywords,
     FitKeywords,
     HeadOptions,
     ImageOptions,
@@ -32,14 +31,14 @@ from oodshape.core.options import (
 from oodshape.core.text import facts_html
 from oodshape.core.values import load_values
 from oodshape.features.features import Features
-from oodshape.features.tensor_batches import run_tensors
+from oodshape.features.tensor_batches import extract_tensors
 from oodshape.guard.check import Check, check_guard
 from oodshape.guard.describe import NO_GUARD, facts, lines
 from oodshape.guard.explain import Explanation, explain_images
 from oodshape.guard.export.onnx import ExportReport, export_guard
-from oodshape.guard.fit.collect import PartFiles, part_files, parts_for, recipe_of
+from oodshape.guard.fit.collect import PartFiles, list_part_files, load_parts, resolve_recipe
 from oodshape.guard.fit.extractor import Extractor
-from oodshape.guard.fit.fit import class_names, fit_detector, own_model
+from oodshape.guard.fit.fit import find_class_names, fit_detector, name_model
 from oodshape.guard.fit.sanity import check_sanity
 from oodshape.guard.fit.split import refuse_copies, split_collected, split_images, split_tensors
 from oodshape.guard.fitted import About, Fitted
@@ -47,15 +46,15 @@ from oodshape.guard.live import Live
 from oodshape.guard.scoring.score_images import score_images
 from oodshape.guard.verdict import Scored
 from oodshape.images.decode.preprocessing import Preprocessing
+from oodshape.images.duplicates import find_copies_in_sketch, join_sketches, make_sketch
 from oodshape.images.identity import Keys
-from oodshape.images.overlap import copies_in_sketch, join_sketches, sketch_of
-from oodshape.images.sources.image_set import limited
-from oodshape.images.sources.listing import Given, image_set, in_column, one_by_one
+from oodshape.images.sources.image_set import limit_images
 from oodshape.images.sources.memory import check_prepared
+from oodshape.images.sources.open_images import Given, in_column, open_images, stream_images
 from oodshape.methods.detector import Method
 from oodshape.metrics.conformal import check_enough
-from oodshape.networks.loading import Model, Source, open_model
-from oodshape.networks.loading import prepared as native_preprocessing
+from oodshape.networks.loading import Model, OpenNet, open_model
+from oodshape.networks.loading import override as native_preprocessing
 from oodshape.networks.zero_shot import PROMPT
 
 SELECTED = "images that fit used, to select methods or to set the threshold"
@@ -65,10 +64,19 @@ SELECTED = "images that fit used, to select methods or to set the threshold"
 class Guard(Fitted):
     """A fitted and calibrated detector with the preprocessing, the classes and the guarantee that belong to it.
 
-    guard = Guard.fit("zoo:digits-vit", images="train/", calibrate="val/")
-    guard.save("guard.safetensors")
-    for row in Guard.load("guard.safetensors").score("inbox/", model="zoo:digits-vit"):
-        print(row.path, row.label, row.accepted)
+    Make one with `Guard.fit`, or read one with `Guard.load`.
+
+    >>> from oodshape.images.datasets.digits import load_digits_sets
+    >>> sets = load_digits_sets()
+    >>> net = "zoo:digits-convnet"
+    >>> guard = Guard.fit(net, images=sets["train"], calibrate=sets["test"], method="energy", progress=False)
+    >>> rows = list(guard.score(sets["photos"], model=net, progress=False))
+    >>> sum(not row.accepted for row in rows) > 0.5 * len(rows)
+    True
+
+    Attributes:
+        detector: The fitted method with its threshold.
+        about: What the guard knows about its network, images and options.
     """
 
     def __repr__(self) -> str:
@@ -98,7 +106,6 @@ class Guard(Fitted):
         classes: tuple[str, ...] = (),
         prompt: str = PROMPT,
         upright: bool = False,
-        exportable: bool = False,
         **options: Unpack[FitKeywords],
     ) -> Guard:
         """Fit a guard to a network, from in-distribution images, and calibrate its threshold.
@@ -121,7 +128,6 @@ class Guard(Fitted):
                 SigLIP) makes its head of them.
             prompt: The sentence around a name for such a model; {} stands for the name.
             upright: Rotate images as their EXIF orientation says.
-            exportable: Restrict `auto` to methods that can be part of an ONNX graph.
 
         Returns:
             The fitted and calibrated guard.
@@ -133,7 +139,7 @@ class Guard(Fitted):
         reading, run = make_options(ImageOptions, options), make_options(RunOptions, options)
         limit, cache = make_options(SubsetOptions, options).limit, make_options(CacheOptions, options).cache
         source = open_model(model, classes=classes, prompt=prompt, **vars(opening), **vars(layer))
-        recipe = recipe_of(method, exportable)
+        recipe = resolve_recipe(method)
         if (images is None) == (parts is None):
             raise InputError("give images to fit on, or parts that were collected of them: one of the two")
         images, calibrate = (in_column(each, reading.column) for each in (images, calibrate))
@@ -143,7 +149,7 @@ class Guard(Fitted):
                 source.classifier, images, calibrate, alpha, limit, recipe.wants_proxy, cache, run.progress
             )
         else:
-            collected = None if parts is None else parts_for(source, part_files(parts), recipe, preprocessing)
+            collected = None if parts is None else load_parts(source, list_part_files(parts), recipe, preprocessing)
             if collected is None:
                 preprocessing = preprocessing or native_preprocessing(source.native)
             else:
@@ -161,7 +167,7 @@ class Guard(Fitted):
             preprocessing=preprocessing,
             network=source.classifier.fingerprint,
             held_out=held_out,
-            classes=classes or class_names(source, found.classes, found.train),
+            classes=classes or find_class_names(source, found.classes, found.train),
             method=method if isinstance(method, str) else "",
             model=source.spec,
             weights=source.weights,
@@ -216,7 +222,7 @@ class Guard(Fitted):
             return type(self)(replace(detector, alpha=alpha), replace(about, baseline=moved))
         opening = make_options(ModelOptions, options)
         if model is None:
-            model, weights = own_model(self)
+            model, weights = name_model(self)
             opening = opening if opening.weights is not None else replace(opening, weights=weights)
         about = replace(about, precision=opening.precision or about.precision)
         source = replace(self, about=about).open_network(model, opening)
@@ -228,21 +234,21 @@ class Guard(Fitted):
         about = replace(about, baseline=baseline, held_out=True, calibrated_on=sketch)
         return type(self)(detector.calibrate(features, alpha, per_class=grouped), about)
 
-    def _read(self, source: Source, images: Given, alpha: float, options: CalibrateKeywords) -> tuple[Features, Keys]:
+    def _read(self, source: OpenNet, images: Given, alpha: float, options: CalibrateKeywords) -> tuple[Features, Keys]:
         """The features and the sketch of a calibration set, of which `alpha` needs a minimum."""
         reading, run = make_options(ImageOptions, options), make_options(RunOptions, options)
         used = np.empty(0, np.uint64) if self.about.selection is None else self.about.selection
         if reading.prepared:
-            seen = run_tensors(source.classifier, images, shape=self.about.input_shape, progress=run.progress)
+            seen = extract_tensors(source.classifier, images, shape=self.about.input_shape, progress=run.progress)
             rows = np.flatnonzero(np.isin(seen.identities, used))
             refuse_copies([f"image {row}" for row in rows], len(seen.identities), SELECTED)
             return Features.from_tensors(seen, source.classifier.head), join_sketches([seen.identities])
-        held = image_set(in_column(images, reading.column), upright=self.about.upright)
+        held = open_images(in_column(images, reading.column), upright=self.about.upright)
         check_enough(len(held), alpha)
-        refuse_copies(copies_in_sketch(held, used), len(held), SELECTED)
+        refuse_copies(find_copies_in_sketch(held, used), len(held), SELECTED)
         cache = make_options(CacheOptions, options).cache
         extractor = Extractor(source.classifier, self.preprocessing, self.about.upright, run, cache)
-        return extractor.calibration(held, self.about.input_shape), sketch_of(held)
+        return extractor.calibration(held, self.about.input_shape), make_sketch(held)
 
     @takes_options(ModelOptions, ImageOptions, RunOptions)
     def score(self, images: Given, model: Model, **options: Unpack[CallKeywords]) -> Iterator[Scored]:
@@ -266,7 +272,7 @@ class Guard(Fitted):
         if reading.prepared:
             check_prepared(images)
         else:
-            images = one_by_one(in_column(images, reading.column))
+            images = stream_images(in_column(images, reading.column))
             _ = self.preprocessing
         source = self.open_network(model, make_options(ModelOptions, options))
         run = make_options(RunOptions, options)
@@ -322,7 +328,7 @@ class Guard(Fitted):
             model: The guard's network.
 
         Returns:
-            How many images of each set are accepted, AUROC and FPR95, and the accuracy on accepted images.
+            How many images of each set are accepted, AUROC and FPR95.
 
         Raises:
             InputError: If no image of a set can be read, or it is another network.
@@ -336,12 +342,12 @@ class Guard(Fitted):
                 return images
             if reading.prepared:
                 raise InputError("limit chooses among images; of prepared tensors give fewer batches")
-            return limited(image_set(images, upright=self.about.upright), limit)
+            return limit_images(open_images(images, upright=self.about.upright), limit)
 
         sets = {name: given(each) for name, each in ood.items()} if isinstance(ood, Mapping) else given(ood)
         return check_guard(self, source, given(id), sets, make_options(RunOptions, options), prepared=reading.prepared)
 
-    @takes_options(ModelOptions, ImageOptions)
+    @takes_options(ModelOptions)
     def export(
         self,
         path: str | Path,
@@ -349,7 +355,7 @@ class Guard(Fitted):
         *,
         images: Given | None = None,
         progress: bool | None = None,
-        **options: Unpack[ExportKeywords],
+        **options: Unpack[ModelKeywords],
     ) -> ExportReport:
         """Export network and guard as one ONNX file: images -> logits, score, accepted.
 
@@ -367,22 +373,37 @@ class Guard(Fitted):
         Raises:
             InputError: If the method cannot be exported or the graph differs from torch; then no file is written.
         """
-        reading, precision = make_options(ImageOptions, options), self.about.precision
+        precision = self.about.precision
         if precision != "float32":
             raise InputError(
                 f"this guard was calibrated in {precision}, but an exported graph runs in float32 and would decide "
                 "otherwise: calibrate it in float32 first (oodshape calibrate --images ... --precision float32)"
             )
         source = self.open_network(model, make_options(ModelOptions, options))
-        return export_guard(self, source, path, in_column(images, reading.column), progress)
+        return export_guard(self, source, path, images, progress)
 
     def save(self, path: str | Path) -> None:
-        """Write the guard to one safetensors file; `Detector.load` reads its detector."""
+        """Write the guard to one safetensors file; `Detector.load` reads its detector.
+
+        Args:
+            path: The file to write.
+        """
         self.detector.save(path, guard=self.about)
 
     @classmethod
     def load(cls, path: str | Path, *, trust_code: bool = False) -> Guard:
-        """Read the guard that `save` wrote; `trust_code` imports the modules of custom methods that the file names."""
+        """Read a guard from a file that `save` wrote.
+
+        Args:
+            path: The file to read.
+            trust_code: Import the modules of custom methods that the file names.
+
+        Returns:
+            The guard.
+
+        Raises:
+            InputError: If the file is damaged, not a guard, or names code that is not trusted.
+        """
         detector, about = load_values(path, "detector", "value", "guard", trust_code=trust_code)
         if about is None:
             raise InputError(f"{path}: {NO_GUARD}")

@@ -17,23 +17,35 @@ from oodshape.core.errors import HeadError, InputError, NotTaken
 from oodshape.guard.fitted import Fitted
 from oodshape.guard.scoring.score_images import join_decisions
 from oodshape.guard.verdict import NO_SCORE, Verdict
-from oodshape.images.decode.preprocessing import check_shape, rows_by_size, stacked
-from oodshape.images.sources.listing import Given, one_by_one
-from oodshape.images.sources.memory import Pictures, is_image, prepared_batches
+from oodshape.images.decode.preprocessing import check_shape, group_rows_by_size, stack_images
+from oodshape.images.sources.memory import SequenceImages, is_image, iterate_prepared
+from oodshape.images.sources.open_images import Given, stream_images
 from oodshape.methods.detector import Decision
 from oodshape.methods.guarded_net import GuardedNet
-from oodshape.networks.classifier import Classifier, stamp
-from oodshape.networks.device import device_named
+from oodshape.networks.classifier import Classifier, stamp_tensors
+from oodshape.networks.device import find_device
 from oodshape.networks.linear_maps import taking
 
 
 class Live:
     """Images of any kind -> verdicts, in one forward pass; make it with `guard.attach(net)`.
 
-    Everything that can be checked once was checked then. The network itself is neither changed nor locked: it runs in
-    a copy of its modules that shares its weights, so threads may call this at the same time, and other networks besides
-    it. A method that cannot be traced (ODIN, random noise) goes through a `Classifier` instead, which takes one caller
-    at a time. Weights that torch has written to since are an error; an edit through `.data` is not seen.
+    Everything that can be checked once is checked by `attach`. The network is neither changed nor locked: it runs in a
+    copy of its modules that shares its weights, so several threads may call it at the same time. A method that cannot
+    be traced (ODIN, random noise) goes through a `Classifier` instead, which serves one caller at a time. Weights that
+    torch has changed since raise an error; an edit through `.data` is not noticed.
+
+    >>> from oodshape import Guard
+    >>> from oodshape.images.datasets.digits import load_digits_sets
+    >>> sets = load_digits_sets()
+    >>> net = "zoo:digits-convnet"
+    >>> live = Guard.fit(net, images=sets["train"], calibrate=sets["test"], method="energy", progress=False).attach(net)
+    >>> live(sets["test"][0]).class_index
+    0
+
+    Args:
+        guard: The guard.
+        classifier: The guard's network.
     """
 
     def __init__(self, guard: Fitted, classifier: Classifier) -> None:
@@ -44,40 +56,57 @@ class Live:
         self._ready = not guard.detector.method.exportable  # whether it is known how the network is read
         self._making = threading.Lock()
         self._tensors = [*classifier.net.parameters(), *classifier.net.buffers()]
-        self._stamp = stamp(self._tensors)
+        self._stamp = stamp_tensors(self._tensors)
         self._like = next((each for each in self._tensors if each.is_floating_point()), torch.empty(0))
         size = None if guard.about.preprocessing is None else guard.about.preprocessing.size
         if size is not None:  # what the first call would check otherwise
             self.tensors(torch.rand(2, guard.preprocessing.channels, *size, generator=torch.Generator().manual_seed(0)))
 
     def __call__(self, images: Given, *, prepared: bool = False) -> Verdict | list[Verdict]:
-        """The verdict on one image (a path, a PIL image, bytes, [H, W], [H, W, C], a tensor [C, H, W]), else a list.
+        """Return the verdict on one image, or a list of verdicts on several images.
 
-        With `prepared`, tensors [N, ...] or batches of them that the network takes as they are. An image that cannot
-        be read is an error; one without a finite score has a verdict with `error`, and is not accepted. The decision
-        on an image may differ between batch sizes only where its score lies within rounding error of the threshold.
+        One image is a path, a PIL image, bytes, an array [H, W] or [H, W, C], or a tensor [C, H, W]. The decision may
+        differ between batch sizes only if the score lies within rounding error of the threshold.
+
+        Args:
+            images: One image, or images of any kind that `Guard.fit` takes.
+            prepared: The images are tensors [N, ...], or batches of them, that the network takes as they are.
+
+        Returns:
+            The verdict or verdicts. An image without a finite score has a verdict with `error`, and is not accepted.
+
+        Raises:
+            InputError: If an image cannot be read.
         """
         if prepared:
-            return [verdict for batch, _ in prepared_batches(images) for verdict in self._verdicts(batch)]
-        listing = one_by_one(images)
+            return [verdict for batch, _ in iterate_prepared(images) for verdict in self._verdicts(batch)]
+        listing = stream_images(images)
         pairs = list(listing.pairs())
         pixels = [self._pixels(listing, pair) for pair in pairs]
         found: dict[int, Verdict] = {}
-        for rows in rows_by_size(pixels):
-            batch = self.guard.preprocessing.normalize(stacked([pixels[row] for row in rows]))
+        for rows in group_rows_by_size(pixels):
+            batch = self.guard.preprocessing.normalize(stack_images([pixels[row] for row in rows]))
             found |= dict(zip(rows, self._verdicts(batch), strict=True))
         return found[0] if _is_one(images, pairs) else [found[row] for row in range(len(pixels))]
 
     def tensors(self, batch: Tensor) -> Decision:
-        """[N, ...] tensors that the network takes as they are -> classes, scores, p-values, accepted, each [N].
+        """Decide on tensors that the network takes as they are.
 
-        An image without a finite score has NaN as its score and p-value, and is not accepted.
+        Args:
+            batch: [N, ...] prepared images.
+
+        Returns:
+            Classes, scores, p-values and accepted, each [N]. An image without a finite score has NaN as its score and
+            p-value, and is not accepted.
+
+        Raises:
+            InputError: If the weights of the network have changed, or the batch has another shape.
         """
         if not isinstance(batch, Tensor) or batch.ndim < 2 or len(batch) == 0 or batch.is_meta:
             what = f"{list(batch.shape)} on {batch.device}" if isinstance(batch, Tensor) else type(batch).__name__
             raise InputError(f"live.tensors takes a batch [N, ...] as the network does, got {what}")
         check_shape(batch.shape[1:], self.guard.about.input_shape)
-        if stamp(self._tensors) != self._stamp:
+        if stamp_tensors(self._tensors) != self._stamp:
             raise InputError(
                 "the network's weights were changed or moved since the guard was attached: attach it again, and fit a "
                 "new guard where they are other weights now"
@@ -113,8 +142,15 @@ class Live:
             return Decision(torch.zeros(1, dtype=torch.int64), none, none.double(), torch.zeros(1, dtype=torch.bool))
 
     def to(self, device: torch.device | str) -> Live:
-        """The same on another device, with weights of its own there; the network given stays where it is."""
-        place, given = device_named(str(device)), self._classifier
+        """Return a copy on another device, with its own weights; the network given stays where it is.
+
+        Args:
+            device: The device, such as cuda:0.
+
+        Returns:
+            The copy.
+        """
+        place, given = find_device(str(device)), self._classifier
         net = copy.deepcopy(given.net).to(place)
         head = self.guard.about.head or given.head_name
         return Live(self.guard, Classifier(net, head, precision=given.precision))
@@ -155,7 +191,7 @@ class Live:
             image = listing.read(pair, upright=self.guard.about.upright)
             return self.guard.preprocessing.pixels(image)
         except InputError as error:
-            where = f"{pair[0]}: " if isinstance(listing, Pictures) else ""
+            where = f"{pair[0]}: " if isinstance(listing, SequenceImages) else ""
             raise InputError(f"{where}{error}") from None
 
 

@@ -12,6 +12,18 @@ class Verdict(NamedTuple):
     """The network's prediction for one image, and whether it is accepted as in-distribution.
 
     An image whose features, logits or score are not finite has an `error`, and is not accepted.
+
+    >>> Verdict("cat", 0, score=9.1, p_value=0.62, accepted=True, threshold=7.9).accepted
+    True
+
+    Attributes:
+        label: The predicted class: its name if names are known, else its number.
+        class_index: The number of the predicted class.
+        score: The detector's score; higher is more in-distribution.
+        p_value: The fraction of calibration images that score this low or lower.
+        accepted: Whether the score reaches the threshold.
+        threshold: The smallest score that is accepted for this class.
+        error: Why there is no decision; empty if there is one.
     """
 
     label: str | int | None  # the class: its name where names are known

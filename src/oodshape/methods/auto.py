@@ -20,9 +20,9 @@ from torch import Tensor
 from oodshape.core.errors import InputError
 from oodshape.core.values import AtLeast, Fraction
 from oodshape.features.features import Features
-from oodshape.features.proxy import crossed_features
-from oodshape.features.running_sums import Statistic
-from oodshape.features.sums import MOST, SELECTION, Summed, Sums
+from oodshape.features.proxy import cross_features
+from oodshape.features.statistic import SCATTERS, Statistic
+from oodshape.features.training_sums import MOST, SELECTION, Sums, TrainingSums
 from oodshape.images import identity
 from oodshape.methods.base import ScoreRecipe
 from oodshape.methods.detector import Detector, Method
@@ -57,18 +57,25 @@ NO_IMAGES = (
 class Auto(ScoreRecipe):
     """Fuse the `fuse` candidates with the largest mean AUROC over three proxy OOD sets, and those in `always`.
 
-    A fraction `share` of the training images is excluded from fitting: on these the candidates are compared, and their
-    scores turn the candidates' scores into p-values. If ID images are passed as `held_out`, those are used instead, and
-    all training images fit. The proxy sets are scrambled ID images, if given (`proxy_features`), images of a quarter of
-    the classes, held out of the head (`HeldOutClasses`), and crossed features (`crossed_features`). A set that cannot
-    be made is skipped; a saturated one, on which candidates hardly differ, has weight 0; the record says so. Without
-    any proxy set it is OptFS, with a warning. A candidate that refuses the features is left out.
-
-    Candidates in `always` are fused whatever their AUROC: GEN keeps the fusion near the network's own probabilities,
-    MDS++ rejects inputs that are far from all training features. `fuse` = 1 uses the best candidate as it is.
+    The candidates are compared on a part of the training images that is excluded from fitting, and the scores there
+    turn candidates' scores into p-values. ID images passed as `held_out` are used instead, and all training images fit.
+    The proxy sets are scrambled ID images, if given (`proxy_features`), images of a quarter of the classes, held out of
+    the head (`HeldOutClasses`), and crossed features (`cross_features`). A set that cannot be made is skipped; a
+    saturated one, on which candidates hardly differ, has weight 0; the record says so. Without any proxy set the method
+    is OptFS, with a warning. A candidate that refuses the features is left out.
 
     If `proxy` holds noise and constant images after the scrambled ones, and the fusion accepts more than a few of
     either, a filter against each is added (`Unlike`). It needs MDS++ among the candidates.
+
+    >>> Auto(candidates=("msp", "energy"), fuse=1, always=()).fuse
+    1
+
+    Args:
+        candidates: Ids of methods; empty: `CANDIDATES`.
+        fuse: Number of candidates to fuse; 1 uses the best candidate as it is.
+        share: Fraction of the training images to select by.
+        always: Candidates that are fused whatever their AUROC: GEN keeps the fusion near the network's own
+            probabilities, MDS++ rejects inputs that are far from all training features.
     """
 
     wants_proxy = True
@@ -91,7 +98,11 @@ class Auto(ScoreRecipe):
         return self.share
 
     def methods(self) -> dict[str, Method]:
-        """The candidates by name, with predicted classes, because proxy images have no labels."""
+        """Return the candidates, with predicted classes, because proxy images have no labels.
+
+        Returns:
+            Methods by name.
+        """
         return {name: find_method(name).unlabelled() for name in self.candidates or CANDIDATES}
 
     @property
@@ -100,6 +111,14 @@ class Auto(ScoreRecipe):
         return all(method.exportable for method in self.methods().values())
 
     def fit(self, train: Training) -> Fusion:
+        """Select and fuse candidates.
+
+        Args:
+            train: The training set, with its proxy sets.
+
+        Returns:
+            The fitted fusion.
+        """
         fitting, selection = _parts(train, self.share)
         if len(selection) < FEWEST:
             return _fallback(
@@ -119,7 +138,7 @@ class Auto(ScoreRecipe):
 
 
 @dataclass(frozen=True)
-class Tried:
+class Trials:
     """Candidates that were fitted and scored on the selection images, and their AUROCs on the proxy sets."""
 
     detectors: dict[str, Detector]
@@ -145,20 +164,23 @@ class Tried:
 
 def try_on_proxies(
     methods: Mapping[str, Method], fitting: Features | Sums, selection: Features, proxy: Sequence[Features]
-) -> Tried:
+) -> Trials:
     """Fit every method and compare the selection images with the proxy sets; methods that refuse are left out.
 
     The first of `proxy` are scrambled images.
     """
     proxies: dict[str, dict[str, float]] = {}
     given, notes = {SCRAMBLED: proxy[0]} if proxy else {}, [] if proxy else [NO_IMAGES]
+    needs = frozenset[Statistic]().union(*(method.needs for method in methods.values()))
+    if isinstance(fitting, Features):
+        fitting.moments(needs - SCATTERS.keys())  # with the predictions, from one product with the head
     try:
-        near = HeldOutClasses.of(fitting, selection)
+        near = HeldOutClasses.of(fitting, selection, needs)
         proxies[str(near)] = near.aurocs(methods)
     except InputError as error:
         notes.append(f"no classes were held out: {error}")
     try:
-        given[CROSSED] = crossed_features(selection)
+        given[CROSSED] = cross_features(selection)
     except InputError as error:
         notes.append(f"no crossed features: {error}")
     detectors, refused = _separate(dict(fit_each(methods, fitting)))
@@ -172,12 +194,12 @@ def try_on_proxies(
     if not names:
         raise list(refused.values())[-1] if refused else InputError("auto has no candidates")
     aurocs = {name: tuple(each[name] for each in proxies.values()) for name in names}
-    tried = Tried(detectors, inside, tuple(proxies), aurocs, tuple(notes))
+    tried = Trials(detectors, inside, tuple(proxies), aurocs, tuple(notes))
     saturated = [what for what, is_so in zip(proxies, tried.saturated, strict=True) if is_so] if proxies else []
     return replace(tried, notes=(*notes, *(f"{what}: saturated, weight 0" for what in saturated)))
 
 
-def fuse_tried(tried: Tried, names: Sequence[str], selection: Features, synthetic: Sequence[Features]) -> Fusion:
+def fuse_tried(tried: Trials, names: Sequence[str], selection: Features, synthetic: Sequence[Features]) -> Fusion:
     """Fuse candidates, with a filter for each kind of synthetic image if the fusion accepts more than a few of any.
 
     A filter also rejects ID images, which lowers the threshold: what the components reject just so needs one then.
@@ -212,11 +234,11 @@ def _parts(train: Training, share: float) -> tuple[Features | Sums, Features]:
                 )
     if train.held_out is not None:
         return data if isinstance(data, Features) else data.every, train.held_out
-    return split(data, share) if isinstance(data, Features) else _collected_parts(data, share)
+    return split_selection(data, share) if isinstance(data, Features) else _collected_parts(data, share)
 
 
-def _collected_parts(data: Summed, share: float) -> tuple[Sums, Features]:
-    """The two parts of images that were summed: as `split` makes them of many images."""
+def _collected_parts(data: TrainingSums, share: float) -> tuple[Sums, Features]:
+    """The two parts of images that were summed: as `split_selection` makes them of many images."""
     if data.share != share:
         raise InputError(
             f"the images were collected to select by a share of {data.share:g}, not {share:g}; collect again"
@@ -243,8 +265,8 @@ def _memorised(train: Training, selection: Features) -> list[str]:
     ]
 
 
-def split(train: Features, share: float) -> tuple[Features, Features]:
-    """(fitting part, selection part): about a fraction `share` is in the second, by identity (`identity.held_out`).
+def split_selection(train: Features, share: float) -> tuple[Features, Features]:
+    """(fitting part, selection part): about a fraction `share` is in the second, by identity (`identity.hold_out`).
 
     If that is FEWEST images or fewer, it is exactly as many; of more than MOST, the rest is in neither part.
     """
@@ -255,7 +277,7 @@ def split(train: Features, share: float) -> tuple[Features, Features]:
     if fewest <= FEWEST:
         held[identity.smallest(train.identities, fewest, 0, SELECTION)] = True
     else:
-        held = identity.held_out(train.identities, share, purpose=SELECTION, fewest=FEWEST)
+        held = identity.hold_out(train.identities, share, purpose=SELECTION, fewest=FEWEST)
     rows = np.flatnonzero(held)
     kept = identity.smallest(train.identities[rows], MOST, 0, SELECTION)
     return train[np.flatnonzero(~held)], train[rows[kept]]

@@ -11,8 +11,8 @@ from torch import Tensor
 
 from oodshape.core.values import ArrayValue, Value
 from oodshape.features.chunks import check_finite
-from oodshape.features.kernels import unit
-from oodshape.features.running_sums import Statistic
+from oodshape.features.kernels import normalise_rows
+from oodshape.features.statistic import Statistic
 from oodshape.methods.training import Training
 from oodshape.networks.head import Head
 
@@ -142,13 +142,17 @@ class Batch:
     @once
     def directions(self) -> Tensor:
         """[n, M]: features of length 1; zeros stay zeros."""
-        return unit(self.features)
+        return normalise_rows(self.features)
 
 
 class Shape(Value):
     """A fitted shaping function: features [N, M] -> shaped features [N, M].
 
     theta(z) = f(z) / z is its reparameterisation; two shapes combine by multiplying their thetas at the raw value.
+
+    >>> from oodshape.methods.shapes.clipping import Clip
+    >>> Clip(t=1.0)(torch.tensor([[0.5, 4.0]]))
+    tensor([[0.5000, 1.0000]])
     """
 
     @property
@@ -157,19 +161,49 @@ class Shape(Value):
         return True
 
     def __call__(self, z: Tensor, out: Tensor | None = None) -> Tensor:
-        """[N, M] features -> [N, M] shaped features, into `out` where it helps; the input is left alone."""
+        """Shape features; the input is not changed.
+
+        Args:
+            z: [N, M] features.
+            out: Tensor to write to, if that saves memory.
+
+        Returns:
+            [N, M] shaped features.
+        """
         raise NotImplementedError
 
     def scale(self, z: Tensor, values: Tensor) -> Tensor:
-        """[N, M]: theta(z) times `values`, with theta(0) = 1."""
+        """Multiply values by theta(z), with theta(0) = 1.
+
+        Args:
+            z: [N, M] features.
+            values: [N, M] values.
+
+        Returns:
+            [N, M] products.
+        """
         return torch.where(z == 0, values, self(z) / torch.where(z == 0, 1.0, z) * values)
 
 
 class Shaper(Recipe):
-    """A recipe for a shape."""
+    """A recipe for a shape.
+
+    >>> from oodshape import Features
+    >>> from oodshape.methods.shapes.clipping import ReAct
+    >>> train = Features.from_arrays([[1.0, 2.0], [3.0, 5.0]], head=([[1.0, 0.0], [0.0, 1.0]], None))
+    >>> ReAct(q=0.5).fit(Training.of(train))
+    Clip(t=2.500244140625)
+    """
 
     def fit(self, train: Training) -> Shape:
-        """The shape that this recipe gives on a training set."""
+        """Fit the shape on a training set.
+
+        Args:
+            train: The training set.
+
+        Returns:
+            The fitted shape.
+        """
         raise NotImplementedError
 
 
@@ -182,36 +216,87 @@ class Identity(LearnsNothing, Shape, Shaper):
 
 
 class FittedHead(Value):
-    """What turns shaped features into logits."""
+    """A fitted head: shaped features -> logits.
+
+    >>> from oodshape.methods.heads import Linear
+    >>> isinstance(Linear(), FittedHead)
+    True
+    """
 
     def fuses(self, shape: Shape) -> bool:
-        """Whether shaping and head are one loop over the raw features that needs no room of its own."""
+        """Tell whether shaping and head are one loop over the raw features that allocates nothing.
+
+        Args:
+            shape: The fitted shape.
+
+        Returns:
+            True if they are.
+        """
         return False
 
     def bind(self, head: Head) -> Head:
-        """The linear layer that is used in place of the classifier's own."""
+        """Return the linear layer that is used instead of the classifier's own.
+
+        Args:
+            head: The classifier's head.
+
+        Returns:
+            The layer.
+        """
         return head
 
     def logits(self, batch: Batch, shape: Shape, layer: Head) -> Tensor:
-        """[n, C] logits of the shaped features; `layer` comes from `bind`."""
+        """Compute the logits of shaped features.
+
+        Args:
+            batch: The features.
+            shape: The fitted shape.
+            layer: The layer from `bind`.
+
+        Returns:
+            [n, C] logits.
+        """
         if isinstance(shape, Identity) and layer is batch.head:
             return batch.logits
         return layer.logits(shape(batch.features, batch.buffer))
 
 
 class HeadRecipe(Recipe):
-    """A recipe for a head."""
+    """A recipe for a head.
+
+    >>> from oodshape.methods.heads import Dice
+    >>> isinstance(Dice(p=0.7), HeadRecipe)
+    True
+    """
 
     def fit(self, train: Training) -> FittedHead:
-        """The head that this recipe gives on a training set."""
+        """Fit the head on a training set.
+
+        Args:
+            train: The training set.
+
+        Returns:
+            The fitted head.
+        """
         raise NotImplementedError
 
 
 @dataclass(eq=False)
 class Evidence:
-    """What a score may look at: logits after shape and head, features and classes of the network.
+    """What a score may use: logits after shape and head, features and classes of the network, each computed on demand.
 
-    All is computed only when it is asked for.
+    >>> from oodshape import Features, Method
+    >>> from oodshape.methods.scores.logits import MaxLogit
+    >>> head = ([[1.0, 0.0], [0.0, 1.0]], None)
+    >>> detector = Method(score=MaxLogit()).fit(Features.from_arrays([[2.0, 0.5]], head))
+    >>> detector.score(Features.from_arrays([[4.0, 0.0]], head))
+    tensor([4.])
+
+    Attributes:
+        batch: The features.
+        shape: The fitted shape.
+        fitted: The fitted head.
+        layer: The fitted head's own linear layer.
     """
 
     batch: Batch
@@ -245,10 +330,22 @@ class Evidence:
 
 
 class FittedScore(ArrayValue):
-    """One number per image from what is seen of it, higher = more in-distribution."""
+    """A fitted score: one number per image, higher = more in-distribution.
+
+    >>> from oodshape.methods.scores.class_means import Pattern
+    >>> issubclass(Pattern, FittedScore)
+    True
+    """
 
     def of(self, seen: Evidence) -> Tensor:
-        """[N] scores."""
+        """Score images.
+
+        Args:
+            seen: Logits, features and classes of the images.
+
+        Returns:
+            [N] scores, higher = more in-distribution.
+        """
         raise NotImplementedError
 
 
@@ -264,24 +361,55 @@ class FittedSlots(Value):
 
 
 class ScoreRecipe(Recipe):
-    """A recipe for a score."""
+    """A recipe for a score.
+
+    >>> from oodshape.methods.scores.class_means import She
+    >>> isinstance(She(), ScoreRecipe)
+    True
+    """
 
     reads_features = True  # whether it looks at the features themselves: no shape or other head may stand before it
 
     def fit(self, train: Training) -> FittedScore:
-        """The score that this recipe gives on a training set."""
+        """Fit the score on a training set.
+
+        Args:
+            train: The training set.
+
+        Returns:
+            The fitted score.
+        """
         raise NotImplementedError
 
 
 class Score(LearnsNothing, FittedScore, ScoreRecipe):
-    """One number per image from its logits alone; nothing is learned."""
+    """A score of the logits alone that learns nothing.
+
+    >>> from oodshape.methods.scores.logits import MaxLogit
+    >>> MaxLogit()(torch.tensor([[1.0, 3.0]]))
+    tensor([3.])
+    """
 
     reads_features = False
 
     def of(self, seen: Evidence) -> Tensor:
-        """[N] scores of the logits."""
+        """Score images.
+
+        Args:
+            seen: Logits, features and classes of the images.
+
+        Returns:
+            [N] scores, higher = more in-distribution.
+        """
         return self(seen.logits)
 
     def __call__(self, logits: Tensor) -> Tensor:
-        """[N, C] logits -> [N] scores."""
+        """Score logits.
+
+        Args:
+            logits: [N, C] logits.
+
+        Returns:
+            [N] scores, higher = more in-distribution.
+        """
         raise NotImplementedError

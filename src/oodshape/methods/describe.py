@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from oodshape.methods.records import RECORDS, REFERENCES, Record, registered
+from oodshape.methods.records import RECORDS, REFERENCES, Record, find_registered
 
 if TYPE_CHECKING:
     from oodshape.methods.detector import Method
@@ -24,29 +24,31 @@ def describe_deviations(record: Record) -> str:
     return " ".join([*known, tests])
 
 
-def cited(reference: str) -> list[tuple[str, str]]:
+def find_titles(reference: str) -> list[tuple[str, str]]:
     """The titles in a reference, which stand between asterisks, each with the address that follows it.
 
-    >>> cited("Sun and Li, *DICE*, ECCV 2022, arXiv:2111.09805.")
+    >>> find_titles("Sun and Li, *DICE*, ECCV 2022, arXiv:2111.09805.")
     [('DICE', 'https://arxiv.org/abs/2111.09805')]
     """
     found = re.findall(r"\*([^*]+)\*[^*]*?(arXiv:|https://)([^\s;]+?)[.,]?(?:[\s;]|$)", reference)
     return [(title, f"{'https://arxiv.org/abs/' if kind == 'arXiv:' else kind}{rest}") for title, kind, rest in found]
 
 
-def method_lines() -> list[tuple[str, ...]]:
+def method_rows() -> list[tuple[str, ...]]:
     """(id, name, summary, needs, fails, recipe) of every method."""
-    return [(each.id, each.name, each.summary, each.needs, each.fails, show_recipe(each)) for each in RECORDS.values()]
+    return [
+        (each.id, each.name, each.summary, each.needs, each.fails, format_recipe(each)) for each in RECORDS.values()
+    ]
 
 
 def describe_method(name: str) -> list[tuple[str, str]]:
     """Everything about one method, in lines of (what, text)."""
-    record = registered(name)
+    record = find_registered(name)
     if record is None:  # a custom method, which is imported
         from oodshape.methods.registry import find_record
 
         record = find_record(name)
-    papers = [address for _, address in cited(record.citation)]
+    papers = [address for _, address in find_titles(record.citation)]
     settings = [f"{id_set}: {_show(changes)}" for id_set, changes in record.paper.items()]
     openood = record.openood.get("settings", {}) if record.openood.get("name") else None
     return [
@@ -55,7 +57,7 @@ def describe_method(name: str) -> list[tuple[str, str]]:
         ("summary", record.summary),
         ("needs", record.needs),
         ("fails", record.fails),
-        ("recipe", show_recipe(record)),
+        ("recipe", format_recipe(record)),
         ("paper's settings", "; ".join(settings)),
         ("OpenOOD's settings", "" if openood is None else _show(openood) or "the same"),
         ("export", "not possible: it needs gradients" if record.images_only else "ONNX and torch.export"),
@@ -66,14 +68,14 @@ def describe_method(name: str) -> list[tuple[str, str]]:
     ]
 
 
-def show_recipe(record: Record) -> str:
+def format_recipe(record: Record) -> str:
     """The recipe in code; read from the record, without importing its classes.
 
-    >>> show_recipe(RECORDS["react"])
+    >>> format_recipe(RECORDS["react"])
     'Method(shape=ReAct(q=0.9), score=Energy())'
     """
     recipe = record.recipe
-    return f"Method({_show(recipe)})" if isinstance(recipe, Mapping) else short_recipe(recipe)
+    return f"Method({_show(recipe)})" if isinstance(recipe, Mapping) else format_short_recipe(recipe)
 
 
 def _show(spec: Any) -> str:
@@ -86,11 +88,11 @@ def _show(spec: Any) -> str:
     return f"{spec['use'].rpartition(':')[2]}({inside})" if "use" in spec else inside
 
 
-def short_recipe(method: Method) -> str:
+def format_short_recipe(method: Method) -> str:
     """The recipe in code, without the slots that do nothing: no shaping, the network's own head, no perturbation.
 
     >>> from oodshape.methods.registry import METHODS
-    >>> short_recipe(METHODS["react"])
+    >>> format_short_recipe(METHODS["react"])
     'Method(shape=ReAct(q=0.9), score=Energy())'
     """
     plain = type(method)()

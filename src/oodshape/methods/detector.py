@@ -17,15 +17,15 @@ from torch import Tensor, nn
 
 from oodshape.core import files
 from oodshape.core.errors import InputError
-from oodshape.core.values import Ascending, AtLeast, Sizes, Value, encode, frozen_array, load_values, sizes_inside
+from oodshape.core.values import Ascending, AtLeast, Sizes, Value, copy_frozen, encode_value, list_sizes, load_values
 from oodshape.features.features import Features
 from oodshape.features.moments import Moments
-from oodshape.images.identity import hashed
+from oodshape.images.identity import hash_each
 from oodshape.methods.base import Batch, Evidence, FittedSlots, HeadRecipe, Identity, Recipe, ScoreRecipe, Shaper
-from oodshape.methods.guarded_net import GuardedNet, wrap
+from oodshape.methods.guarded_net import GuardedNet, wrap_network
 from oodshape.methods.heads import Linear
-from oodshape.methods.perturb.none import NoPerturbation, Step
-from oodshape.methods.records import import_types
+from oodshape.methods.perturb.base import NoPerturbation, Step
+from oodshape.methods.records import import_method_types
 from oodshape.methods.scores.logits import Energy
 from oodshape.methods.shapes.optfs import BySign, OptFS, warn_if_meaningless
 from oodshape.methods.training import Training, TrainingData
@@ -36,7 +36,20 @@ from oodshape.networks.head import Head, Outputs
 
 
 class Decision(NamedTuple):
-    """For each image: the predicted class, the score, its p-value among ID images, and whether to trust it."""
+    """For each image: the predicted class, the score, its p-value, and whether it is accepted.
+
+    >>> head = ([[1.0, 0.0], [0.0, 1.0]], None)
+    >>> train = Features.from_arrays([[2.0, 0.5], [0.5, 3.0]], head)
+    >>> detector = Method().fit(train).calibrate([1.0, 1.5, 2.0], alpha=0.25)
+    >>> detector.decide(Features.from_arrays([[4.0, 0.0]], head)).classes
+    tensor([0])
+
+    Attributes:
+        classes: [N] int64 predicted classes.
+        scores: [N] float32, higher = more in-distribution.
+        p_values: [N] float64.
+        accepted: [N] bool.
+    """
 
     classes: Tensor  # [N] int64
     scores: Tensor  # [N] float32
@@ -44,7 +57,7 @@ class Decision(NamedTuple):
     accepted: Tensor  # [N] bool
 
 
-def predict_classes(data: Features | Outputs) -> Tensor:
+def _predict_classes(data: Features | Outputs) -> Tensor:
     """[N] int64: the class that the network itself predicts."""
     return data.predictions if isinstance(data, Features) else data.logits.argmax(dim=1)
 
@@ -56,6 +69,12 @@ class Method(Recipe):
     >>> from oodshape.methods.shapes.clipping import ReAct
     >>> Method(shape=ReAct(q=0.9))
     Method(shape=ReAct(q=0.9), head=Linear(), score=Energy(), perturb=NoPerturbation())
+
+    Args:
+        shape: Shapes the features.
+        head: Turns shaped features into logits.
+        score: Turns logits and features into one score per image.
+        perturb: Changes the image before the network sees it.
     """
 
     shape: Shaper = Identity()
@@ -77,7 +96,11 @@ class Method(Recipe):
         return not isinstance(self.perturb, NoPerturbation)
 
     def unlabelled(self) -> Method:
-        """The same method with classes that the network predicts."""
+        """Ignore labels.
+
+        Returns:
+            The same method with the classes that the network predicts.
+        """
         return replace(self, score=self.score.unlabelled())
 
     def fit(
@@ -88,12 +111,17 @@ class Method(Recipe):
         proxy: Sequence[Features] = (),
         held_out: Features | None = None,
     ) -> Detector:
-        """The detector that this recipe gives on ID training data.
+        """Fit the method on ID training data.
 
-        Statistics alone may need the head too, and some methods the `Moments` of the same features; `Summed` has all
-        of it, as it adds up over parts. A `proxy` of
-        images that no classifier should trust (`proxy_features`) is for recipes that choose by it; `held_out` are ID
-        images for them to choose by in place of a part of `train`, and must not be those that set the threshold.
+        Args:
+            train: Features, their `FeatureStats`, or `TrainingSums`.
+            head: The head, if statistics do not come with it.
+            moments: `Moments` of the same features, for methods that need them with statistics alone.
+            proxy: Features of proxy OOD images (`proxy_features`), for methods that select by them.
+            held_out: Features of ID images to select by instead of a part of `train`; not the calibration set.
+
+        Returns:
+            The fitted detector, without a threshold.
         """
         training = Training.of(train, None if head is None else Head.of(head), moments, proxy, held_out)
         needs = self.needs
@@ -114,7 +142,22 @@ class Method(Recipe):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Detector(FittedSlots):
-    """A fitted method, tied to one head; with held-out ID scores it also decides."""
+    """A fitted method, tied to one head; after `calibrate` it also decides.
+
+    >>> head = ([[1.0, 0.0], [0.0, 1.0]], None)
+    >>> train = Features.from_arrays([[2.0, 0.5], [0.5, 3.0], [1.0, 0.2]], head)
+    >>> detector = Method().fit(train).calibrate([1.0, 1.5, 2.0, 2.5], alpha=0.25)
+    >>> detector.decide(Features.from_arrays([[4.0, 0.0], [0.1, 0.0]], head)).accepted
+    tensor([ True, False])
+
+    Attributes:
+        method: The recipe.
+        n_train: Number of training images.
+        calibration: Calibration scores, ascending.
+        alpha: Bound on the expected false rejection rate.
+        groups: Predicted class of each calibration score, for thresholds per class.
+        classes: Number of classes of the head; None if fitted from statistics without it.
+    """
 
     method: Method
     n_train: Annotated[int, AtLeast(1)]
@@ -127,9 +170,9 @@ class Detector(FittedSlots):
     def __post_init__(self) -> None:
         """Freeze the calibration scores, and refuse a promise that cannot be kept."""
         if self.calibration is not None:
-            object.__setattr__(self, "calibration", frozen_array(self.calibration, np.float32))
+            object.__setattr__(self, "calibration", copy_frozen(self.calibration, np.float32))
         if self.groups is not None:
-            object.__setattr__(self, "groups", frozen_array(self.groups, np.int32))
+            object.__setattr__(self, "groups", copy_frozen(self.groups, np.int32))
         if (self.calibration is None) != (self.alpha is None) or (self.groups is not None and self.alpha is None):
             raise InputError("calibration scores and alpha come together, and groups only with them")
         if self.calibration is not None and self.alpha is not None:
@@ -140,7 +183,15 @@ class Detector(FittedSlots):
             raise InputError(f"a calibration image has the class {self.groups.max()}, there are {self.classes}")
 
     def score(self, data: Features | Outputs | Classifier, images: Tensor | None = None) -> Tensor:
-        """[N] float32 scores, higher = more in-distribution: `score(features)` or `score(classifier, images)`."""
+        """Score images: `score(features)` or `score(classifier, images)`.
+
+        Args:
+            data: Features, outputs of the network, or the network.
+            images: [N, ...] tensors, if `data` is the network.
+
+        Returns:
+            [N] float32 scores, higher = more in-distribution.
+        """
         if isinstance(data, Classifier):
             data = self.method.perturb.outputs(data, _needed(images))
         else:
@@ -151,7 +202,14 @@ class Detector(FittedSlots):
         return scores
 
     def check_features(self, data: Features | Outputs) -> None:
-        """Refuse features that this detector cannot score."""
+        """Refuse features that this detector cannot score.
+
+        Args:
+            data: Features or outputs of a network.
+
+        Raises:
+            InputError: If they belong to another head, or the method needs the images.
+        """
         if self.method.perturbs:
             raise InputError(
                 f"this detector perturbs images ({type(self.method.perturb).__name__}) and cannot score features "
@@ -163,7 +221,7 @@ class Detector(FittedSlots):
         """[N] float32 on the device of the head."""
         layer = self.head.bind(data.head)
         scores = torch.empty(len(data), device=data.head.weight.device)
-        for batch in batches(data, whole=self.head.fuses(self.shape)):
+        for batch in iterate_batches(data, whole=self.head.fuses(self.shape)):
             seen = Evidence(batch, self.shape, self.head, layer)
             scores[batch.first : batch.first + len(batch.raw)] = self.scorer.of(seen)
             del batch, seen  # before the next one asks for memory
@@ -185,18 +243,28 @@ class Detector(FittedSlots):
     @cached_property
     def _sizes(self) -> tuple[tuple[str, str, int], ...]:
         """What the fitted arrays say about the head."""
-        return tuple(sizes_inside((self.shape, self.head, self.scorer)))
+        return tuple(list_sizes((self.shape, self.head, self.scorer)))
 
     def calibrate(
         self, held_out: Features | Outputs | Any, alpha: float = 0.05, *, per_class: bool = False
     ) -> Detector:
-        """The same detector with a threshold that falsely rejects at most a share alpha of ID images.
+        """Set the threshold on ID data that were not used for fitting.
 
-        `held_out` are ID data, or their scores, that were not used for fitting; rows with equal features are one image
-        and count once. The threshold is the
-        floor(alpha (n + 1))-th smallest of the n scores (split conformal). `per_class` sets one for each
-        predicted class that has enough images, so that the guarantee holds within it; the others share one from a pool
-        of their images, which takes in the smallest class with enough if they are too few together.
+        The threshold is the floor(alpha (n + 1))-th smallest of the n scores (split conformal). Rows with equal
+        features count as one image.
+
+        Args:
+            held_out: Features or outputs of ID images, or their scores.
+            alpha: Bound on the expected false rejection rate.
+            per_class: Set a threshold for each predicted class with enough images, so that the guarantee holds within
+                the class. The other classes share a threshold; if they have too few images together, the smallest class
+                with enough images joins them.
+
+        Returns:
+            The same detector with a threshold.
+
+        Raises:
+            InputError: If there are too few images for alpha.
         """
         data = held_out if isinstance(held_out, (Features, Outputs)) else None
         if data is None:
@@ -216,12 +284,19 @@ class Detector(FittedSlots):
         if per_class:
             if data is None:
                 raise InputError("thresholds per class need the predicted classes: give calibrate the data, not scores")
-            groups = predict_classes(data).cpu().numpy()[order].astype(np.int32)
+            groups = _predict_classes(data).cpu().numpy()[order].astype(np.int32)
         classes = self.classes if data is None else data.head.classes
         return replace(self, calibration=scores[order], alpha=alpha, groups=groups, classes=classes)
 
     def held_out(self) -> tuple[NDArray[np.float32], float]:
-        """The held-out scores, ascending, and alpha, or an error that says how to set a threshold."""
+        """Return the calibration scores and alpha.
+
+        Returns:
+            The scores, ascending, and alpha.
+
+        Raises:
+            InputError: If the detector is not calibrated.
+        """
         if self.calibration is None or self.alpha is None:
             raise InputError("this detector has no threshold yet: call calibrate(held_out_id_data) first")
         return self.calibration, self.alpha
@@ -241,18 +316,26 @@ class Detector(FittedSlots):
     @property
     def limits(self) -> Tensor:
         """[C] float32, the thresholds, where they are set per class; [1], the threshold, where they are not."""
-        return torch.from_numpy(conformal.limits(*self.held_out(), self.groups, self.classes or 0))
+        return torch.from_numpy(conformal.class_limits(*self.held_out(), self.groups, self.classes or 0))
 
     @cached_property
     def class_scores(self) -> dict[int, NDArray[np.float32]]:
         """The calibration scores of each predicted class with a threshold of its own; `POOL`: those of all others."""
         scores, alpha = self.held_out()
-        return {conformal.POOL: scores} if self.groups is None else conformal.by_class(scores, self.groups, alpha)
+        return {conformal.POOL: scores} if self.groups is None else conformal.group_by_class(scores, self.groups, alpha)
 
     def p_values(self, scores: Tensor, classes: Tensor | None = None) -> Tensor:
-        """[N] float64: the share of held-out ID images with a score as low, (1 + #{<= score}) / (n + 1).
+        """Compute conformal p-values: (1 + number of calibration scores <= score) / (n + 1).
 
-        With thresholds per class, those of the same predicted class, or of the pool: `classes` [N] says which.
+        Args:
+            scores: [N] scores.
+            classes: [N] predicted classes, needed for thresholds per class.
+
+        Returns:
+            [N] float64 p-values.
+
+        Raises:
+            InputError: If the detector is not calibrated, or the classes are missing.
         """
         values = conformal.p_values(self.class_scores[conformal.POOL], scores)
         if self.groups is not None and classes is None:
@@ -264,31 +347,63 @@ class Detector(FittedSlots):
         return values
 
     def decide(self, data: Features | Outputs | Classifier, images: Tensor | None = None) -> Decision:
-        """Class, score, p-value and accepted for each image: `decide(features)` or `decide(classifier, images)`."""
+        """Decide on images: `decide(features)` or `decide(classifier, images)`.
+
+        Args:
+            data: Features, outputs of the network, or the network.
+            images: [N, ...] tensors, if `data` is the network.
+
+        Returns:
+            Class, score, p-value and accepted for each image.
+        """
         limits = self.limits
         seen = data(_needed(images)) if isinstance(data, Classifier) else data
         scores = self.score(data, images) if self.method.perturbs else self.score(seen)
-        classes = predict_classes(seen)
+        classes = _predict_classes(seen)
         limits = limits if len(limits) == 1 else limits[classes.cpu()]
         return Decision(classes, scores, self.p_values(scores, classes), scores >= limits.to(scores.device))
 
     def wrap(self, net: nn.Module | Classifier, head: str | None = None, probe: Tensor | None = None) -> GuardedNet:
-        """A module that runs the network once and gives logits, score and accepted: see `GuardedNet`.
+        """Make a module that runs the network once and returns logits, score and accepted: see `GuardedNet`.
 
-        A `probe`, some images as the network takes them, finds a head that is linear and no nn.Linear.
+        Args:
+            net: The network that the detector was fitted for.
+            head: The dotted name of its head, if it cannot be found by value.
+            probe: Images [N, ...] by which a head that is not an nn.Linear is found.
+
+        Returns:
+            The module.
         """
-        return wrap(net, self, self.limits, head, probe)
+        return wrap_network(net, self, self.limits, head, probe)
 
     def save(self, path: str | Path, **more: Any) -> None:
-        """Write the detector to one safetensors file; no code, no pickle. `more`: values kept next to it, by name."""
+        """Write the detector to one safetensors file, without code or pickles.
+
+        Args:
+            path: The file to write.
+            more: Further values to keep in the file, by name.
+        """
         tensors: dict[str, NDArray[Any]] = {}
-        said = {"value": encode(self, tensors, "detector")} | {k: encode(v, tensors, k) for k, v in more.items()}
+        said = {"value": encode_value(self, tensors, "detector")} | {
+            k: encode_value(v, tensors, k) for k, v in more.items()
+        }
         header = {"method": repr(self.method), "head": self.fingerprint} | {k: json.dumps(v) for k, v in said.items()}
-        files.save(path, "detector", header, tensors)
+        files.save_file(path, "detector", header, tensors)
 
     @classmethod
     def load(cls, path: str | Path, *, trust_code: bool = False) -> Detector:
-        """Read the detector of a file; `trust_code` imports the modules of custom methods that the file names."""
+        """Read the detector from a file.
+
+        Args:
+            path: A file that `Detector.save` or `Guard.save` wrote.
+            trust_code: Import the modules of custom methods that the file names.
+
+        Returns:
+            The detector.
+
+        Raises:
+            InputError: If the file is damaged, has no detector, or names code that is not trusted.
+        """
         [value] = load_values(path, "detector", "value", trust_code=trust_code)
         if not isinstance(value, cls):
             raise InputError(f"{path} holds a {type(value).__name__}, not a detector; {files.WAY_OUT['detector']}")
@@ -298,7 +413,7 @@ class Detector(FittedSlots):
 def _repeated(data: Features | Outputs) -> NDArray[np.bool_]:
     """[N]: whether a row has the features of an earlier one; rows of one value (a dead layer's zeros) do not count."""
     chunks = (raw for _, raw in data.chunks()) if isinstance(data, Features) else iter([data.features])
-    found = [(hashed(rows), rows.min(axis=1) < rows.max(axis=1)) for rows in (raw.cpu().numpy() for raw in chunks)]
+    found = [(hash_each(rows), rows.min(axis=1) < rows.max(axis=1)) for rows in (raw.cpu().numpy() for raw in chunks)]
     keys, varied = (np.concatenate(each) for each in zip(*found, strict=True))
     varied[np.unique(keys, return_index=True)[1]] = False
     return varied
@@ -315,7 +430,7 @@ def warn_of_repeated(count: int, total: int) -> None:
         )
 
 
-Value.later.append(import_types)
+Value.later.append(import_method_types)
 
 
 def _needed(images: Tensor | None) -> Tensor:
@@ -327,7 +442,7 @@ def _needed(images: Tensor | None) -> Tensor:
 PARTS = 2  # of a chunk: a score makes several copies of a batch; products of fewer rows would take longer
 
 
-def batches(data: Features | Outputs, *, whole: bool = False) -> Iterator[Batch]:
+def iterate_batches(data: Features | Outputs, *, whole: bool = False) -> Iterator[Batch]:
     """The rows in batches; `whole` asks for a single one where it needs no room of its own."""
     if isinstance(data, Outputs):
         yield Batch(data.features, data.head, given_logits=data.logits)

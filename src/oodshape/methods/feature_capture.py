@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from oodshape.core.errors import InputError
 from oodshape.networks.classifier import LARGE
 from oodshape.networks.head import TINY, Head
-from oodshape.networks.linear_maps import Tap, logits_of, outputs_of
+from oodshape.networks.linear_maps import InputCapture, find_logits, list_outputs
 
 
 class LayerCapture(nn.Linear):
@@ -35,7 +35,7 @@ class LayerCapture(nn.Linear):
 
     def read(self, net: nn.Module, images: Tensor) -> Tensor:
         """Return [N, M]: the features that reach the head of `net`, which contains this layer."""
-        features = logits_of(net(images)).flatten(1)
+        features = find_logits(net(images)).flatten(1)
         if features.shape[1] != self.in_features:
             raise InputError(
                 f"behind its head the network expects logits: it gives {features.shape[1]} values of "
@@ -55,7 +55,7 @@ class LayerCapture(nn.Linear):
 
         own = next(module for module in net.modules() if isinstance(module, LayerCapture))
         own.register_forward_hook(logits)
-        whole = logits_of(net(images.clone()))
+        whole = find_logits(net(images.clone()))
         return [whole], seen[0].reshape(len(images), -1) if len(seen) == 1 else whole.new_empty(0)
 
 
@@ -91,11 +91,11 @@ class MapCapture(nn.Module):
     def compare(self, net: nn.Module, images: Tensor) -> tuple[list[Tensor], Tensor]:
         """Return the outputs of the network, and the output of the head."""
         output, features = self._both(net, images.clone())
-        return outputs_of(output), self.logits(features)
+        return list_outputs(output), self.logits(features)
 
     def _both(self, net: nn.Module, images: Tensor) -> tuple[Any, Tensor]:
         kept: list[Tensor | None] = []
-        with Tap(self.order, kept):
+        with InputCapture(self.order, kept):
             output = net(images)
         features = kept[self.order] if len(kept) > self.order else None
         if features is None or features.shape[1:] != (self.in_features,):

@@ -11,10 +11,10 @@ from torch import Tensor
 
 from oodshape.core.errors import InputError
 from oodshape.features.features import Features
-from oodshape.features.running_sums import Statistic
-from oodshape.features.sums import Sums
+from oodshape.features.statistic import Statistic
+from oodshape.features.training_sums import Sums
 from oodshape.methods.base import Batch, Evidence
-from oodshape.methods.detector import Detector, Method, batches, check_scores
+from oodshape.methods.detector import Detector, Method, check_scores, iterate_batches
 from oodshape.networks.head import Head
 
 ROWS = 256  # images per batch
@@ -44,9 +44,15 @@ def fit_each(
 
 
 def fit_all(methods: Mapping[str, Method], train: Features, proxy: Sequence[Features] = ()) -> dict[str, Detector]:
-    """Fit every method on the same features, from one pass over them.
+    """Fit several methods on the same features, from one pass over them.
 
-    The `proxy` is the proxy OOD set for methods that select by it.
+    Args:
+        methods: Methods by name.
+        train: Features of ID training images.
+        proxy: Features of proxy OOD images (`proxy_features`), for methods that select by them.
+
+    Returns:
+        Detectors by name.
 
     >>> train = Features.from_arrays([[1.0, 0.5], [0.5, 3.0]], head=([[1.0, 0.0], [0.0, 1.0]], None))
     >>> list(fit_all({"plain": Method()}, train))
@@ -103,5 +109,5 @@ def _collect(errors: dict[str, InputError], name: str) -> Iterator[None]:
 def _small_batches(data: Features) -> Iterator[Batch]:
     """Yield small batches, because some methods need several times the memory of a batch."""
     for first in range(0, len(data), ROWS):
-        for batch in batches(data[first : first + ROWS]):
+        for batch in iterate_batches(data[first : first + ROWS]):
             yield replace(batch, first=first + batch.first)

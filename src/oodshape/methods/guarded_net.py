@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from oodshape.core.errors import HeadError, InputError
 from oodshape.methods.base import Batch, Evidence, FittedSlots
 from oodshape.methods.feature_capture import LayerCapture, MapCapture, replace_head
-from oodshape.networks.classifier import Classifier, unwrapped
-from oodshape.networks.find_head import linears
+from oodshape.networks.classifier import Classifier, unwrap_network
+from oodshape.networks.find_head import list_linears
 from oodshape.networks.head import Head
 from oodshape.networks.linear_maps import HUGE
 
@@ -135,7 +135,7 @@ class GuardedNet(nn.Module):
         return self
 
 
-def wrap(
+def wrap_network(
     net: nn.Module | Classifier,
     detector: FittedSlots,
     threshold: Tensor,
@@ -150,7 +150,7 @@ def wrap(
     if classifier is not None:
         head, net = head or classifier.head_name, classifier.net
     assert isinstance(net, nn.Module)
-    inner = unwrapped(net)
+    inner = unwrap_network(net)
     unread: HeadError | None = None
     if probe is not None:
         classifier = Classifier(inner, head) if classifier is None else classifier
@@ -162,7 +162,7 @@ def wrap(
         own, name = classifier.head, classifier.head_name
         if own.fingerprint == detector.fingerprint and head in (None, name):
             return GuardedNet(inner, str(name), detector, threshold, MapCapture(own, classifier.head_order))
-    layers = linears(inner)
+    layers = list_linears(inner)
     for name in layers if head is None else [head] if head in layers else []:
         if Head.of((layers[name].weight, layers[name].bias)).fingerprint == detector.fingerprint:
             return GuardedNet(inner, name, detector, threshold)

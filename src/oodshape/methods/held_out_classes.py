@@ -9,12 +9,12 @@ import numpy as np
 
 from oodshape.core.errors import InputError
 from oodshape.features.features import Features
-from oodshape.features.sums import LeftOut, Sums, drop_classes
+from oodshape.features.training_sums import LeftOut, Sums
 from oodshape.images import identity
 from oodshape.methods.detector import Detector, Method
 from oodshape.methods.fit_all import fit_each, score_each
 from oodshape.metrics.detection import auroc
-from oodshape.networks.head import Head
+from oodshape.networks.head import Head, drop_classes
 
 SHARE = 0.25  # of the classes
 SEED = 0
@@ -38,8 +38,12 @@ class HeldOutClasses:
     outside: Features
 
     @classmethod
-    def of(cls, fitting: Features | Sums, selection: Features, seed: int = SEED) -> HeldOutClasses:
+    def of(
+        cls, fitting: Features | Sums, selection: Features, needs: frozenset[str] = frozenset(), seed: int = SEED
+    ) -> HeldOutClasses:
         """Hold out a seeded quarter of the classes; refuse if too little would remain.
+
+        Scatters among `needs` are collected once for all images and for those of the remaining classes.
 
         >>> head = (np.eye(8), None)
         >>> near = HeldOutClasses.of(*(Features.from_arrays(np.eye(8)[np.arange(n) % 8], head) for n in (80, 48)))
@@ -47,11 +51,11 @@ class HeldOutClasses:
         (2, 60, 36, 12, 6)
         """
         head = fitting.head
-        left_out = classes_left_out(head, seed)
+        left_out = hold_out_classes(head, seed)
         count = int(left_out.sum())
         if head.classes - count < FEWEST_CLASSES:
             raise InputError(f"the network has {head.classes} classes, and {FEWEST_CLASSES} must remain")
-        stay, gone = _staying(fitting, left_out)
+        stay, gone = _staying(fitting, left_out, needs)
         if 2 * gone > len(fitting):
             raise InputError(f"{gone} of {len(fitting)} images belong to the held-out classes, more than half")
         selection = selection[identity.smallest(selection.identities, MOST_IMAGES, seed, "held-out classes")]
@@ -64,7 +68,7 @@ class HeldOutClasses:
         return cls(count, head.classes, stay, *sides)
 
     def __str__(self) -> str:
-        return f"{len(self.outside)} images of {self.left_out} of {self.classes} classes, held out"
+        return f"held-out classes ({len(self.outside)} images, {self.left_out} of {self.classes} classes)"
 
     def aurocs(self, methods: Mapping[str, Method]) -> dict[str, float]:
         """The AUROC of each method, fitted without the held-out classes, against their images."""
@@ -78,19 +82,23 @@ class HeldOutClasses:
         return values
 
 
-def classes_left_out(head: Head, seed: int = SEED) -> LeftOut:
+def hold_out_classes(head: Head, seed: int = SEED) -> LeftOut:
     """[C]: whether a class is held out: a seeded quarter of the classes, at least one."""
     left_out = np.zeros(head.classes, bool)
     count = max(1, int(SHARE * head.classes))
-    left_out[identity.smallest(identity.numbered(head.classes), count, seed, "classes left out")] = True
+    left_out[identity.smallest(identity.from_numbers(head.classes), count, seed, "classes left out")] = True
     return left_out
 
 
-def _staying(fitting: Features | Sums, left_out: LeftOut) -> tuple[Features | Sums, int]:
+def _staying(fitting: Features | Sums, left_out: LeftOut, needs: frozenset[str]) -> tuple[Features | Sums, int]:
     """(The images of the remaining classes, behind the smaller head; the number of the others.)"""
     if isinstance(fitting, Features):
         gone = left_out[fitting.predictions.cpu().numpy()]
-        stay = np.flatnonzero(~gone)
-        return fitting[stay].with_head(drop_classes(fitting.head, left_out)) if len(stay) else fitting, int(gone.sum())
+        if gone.all():
+            return fitting, len(gone)
+        stay = fitting[np.flatnonzero(~gone)].with_head(drop_classes(fitting.head, left_out))
+        if gone.any():
+            fitting.add_scatters(needs, stay, fitting[np.flatnonzero(gone)])
+        return stay, int(gone.sum())
     near = fitting.near
     return (fitting, len(fitting)) if near is None else (near, len(fitting) - len(near))

@@ -12,7 +12,7 @@ from importlib import import_module, resources
 from importlib.metadata import entry_points
 from typing import Any
 
-from oodshape.core.errors import no_such
+from oodshape.core.errors import unknown
 
 Spec = Mapping[str, Any]  # slots of a Method, each {"use": "module:Class", **settings}, or changes of these
 PACKAGE = "oodshape.methods"
@@ -61,16 +61,16 @@ class Record:
     images_only: bool = False  # whether it cannot score features; a benchmark runs it where it is named
 
 
-def merge(spec: Spec, changes: Spec) -> Spec:
+def merge_recipe(spec: Spec, changes: Spec) -> Spec:
     """Return a recipe with changes; a piece with another class replaces the whole piece.
 
-    >>> merge({"head": {"use": "heads:Dice", "p": 0.7}}, {"head": {"p": 0.9}})
+    >>> merge_recipe({"head": {"use": "heads:Dice", "p": 0.7}}, {"head": {"p": 0.9}})
     {'head': {'use': 'heads:Dice', 'p': 0.9}}
     """
     made = dict(spec)
     for key, value in changes.items():
         inner = isinstance(value, Mapping) and "use" not in value
-        made[key] = merge(made.get(key, {}), value) if inner else value
+        made[key] = merge_recipe(made.get(key, {}), value) if inner else value
     return made
 
 
@@ -92,7 +92,7 @@ BASELINE, FEATURED = (
 )
 
 
-def import_types() -> None:
+def import_method_types() -> None:
     """Import every class that a record names: files name types, and only known types are made."""
 
     def modules(spec: Any) -> Iterator[str]:
@@ -107,7 +107,7 @@ def import_types() -> None:
                 import_module(f"{PACKAGE}.{module}")
 
 
-def registered(name: str) -> Record | None:
+def find_registered(name: str) -> Record | None:
     """The record of the package with this id or display name."""
     shown = (each for each in RECORDS.values() if name.casefold() in (each.id, each.name.casefold()))
     return RECORDS.get(name) or next(shown, None)
@@ -115,5 +115,5 @@ def registered(name: str) -> Record | None:
 
 def check_method(name: str) -> None:
     """Refuse a name that is neither registered, nor "package.module:Name", nor an entry point of another package."""
-    if registered(name) is None and ":" not in name and not entry_points(group=GROUP, name=name):
-        raise no_such("method", name, RECORDS, "`oodshape methods` lists them")
+    if find_registered(name) is None and ":" not in name and not entry_points(group=GROUP, name=name):
+        raise unknown("method", name, RECORDS, "`oodshape methods` lists them")

@@ -9,11 +9,11 @@ from importlib.metadata import entry_points
 from typing import Any
 
 from oodshape.core.errors import InputError
-from oodshape.core.own_code import import_object
+from oodshape.core.user_code import import_object
 from oodshape.methods.base import HeadRecipe, ScoreRecipe, Shaper
 from oodshape.methods.detector import Method
-from oodshape.methods.perturb.none import Step
-from oodshape.methods.records import GROUP, PACKAGE, RECORDS, Record, Spec, check_method, merge, registered
+from oodshape.methods.perturb.base import Step
+from oodshape.methods.records import GROUP, PACKAGE, RECORDS, Record, Spec, check_method, find_registered, merge_recipe
 
 
 def make_method(record: Record, *changes: Spec) -> Method:
@@ -26,7 +26,7 @@ def make_method(record: Record, *changes: Spec) -> Method:
     if isinstance(spec, Method):
         return spec
     for change in changes:
-        spec = merge(spec, change)
+        spec = merge_recipe(spec, change)
     return Method(**{slot: _build(piece) for slot, piece in spec.items()})
 
 
@@ -62,9 +62,13 @@ METHODS: Mapping[str, Method] = Methods()
 
 
 def paper_methods(id_set: str) -> dict[str, Method]:
-    """The methods with the paper's hyperparameters for `imagenet`, `cifar10` or `cifar100`.
+    """Return the methods with the paper's hyperparameters; methods that it does not have keep the general settings.
 
-    Methods that the paper does not have keep their general settings.
+    Args:
+        id_set: imagenet, cifar10 or cifar100.
+
+    Returns:
+        Methods by id.
 
     >>> paper_methods("cifar10")["ash-s"].shape
     AshS(p=0.95)
@@ -74,9 +78,15 @@ def paper_methods(id_set: str) -> dict[str, Method]:
 
 
 def authors_methods(id_set: str) -> dict[str, Method]:
-    """The methods as the paper's published code runs them, where that differs from the paper.
+    """Return the methods as the paper's published code runs them, where that differs from the paper.
 
     theta has the norm 1000, and VRA-P's limits on CIFAR are values, not percentiles.
+
+    Args:
+        id_set: imagenet, cifar10 or cifar100.
+
+    Returns:
+        Methods by id.
 
     >>> authors_methods("cifar10")["vra-p"].shape
     VraP(low=0.6, high=0.95, absolute=True)
@@ -105,7 +115,7 @@ def find_record(name: str) -> Record:
     Traceback (most recent call last):
     oodshape.core.errors.InputError: no method is called 'raect'; did you mean react? `oodshape methods` lists them
     """
-    known = registered(name)
+    known = find_registered(name)
     if known is not None:
         return known
     if ":" in name:
@@ -116,7 +126,17 @@ def find_record(name: str) -> Record:
 
 
 def find_method(name: str, table: Mapping[str, Method] = METHODS) -> Method:
-    """Find a method in a table, such as `paper_methods("cifar10")`, or with general settings as `find_record` does.
+    """Find a method by its id or display name.
+
+    Args:
+        name: An id, a display name, "package.module:Name", or an entry point of another package.
+        table: Where to look first, such as `paper_methods("cifar10")`.
+
+    Returns:
+        The method.
+
+    Raises:
+        InputError: If there is no such method; the message names the nearest.
 
     >>> find_method("react").shape
     ReAct(q=0.9)

@@ -19,7 +19,7 @@ from oodshape.features.features import Features
 from oodshape.methods.base import Batch, Evidence
 from oodshape.methods.detector import PARTS, Detector, Method, check_scores
 from oodshape.methods.registry import find_method
-from oodshape.metrics.conformal import rank
+from oodshape.metrics.conformal import threshold_rank
 from oodshape.networks.head import Head
 
 Array = NDArray[Any]
@@ -27,21 +27,29 @@ ROUNDING = 1e-9  # of a score in float64, relative to the largest, with room to 
 
 
 class OODEstimator(OutlierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
-    """1 for rows like the training rows, -1 for others, by any method of the table.
+    """A scikit-learn outlier detector on features: 1 for rows like the training rows, -1 for others, by any method.
 
-    X are features, one row per image. The methods look at a linear head: the network's own where `weight` [C, M]
-    and `bias` are given; else a logistic regression on the labels y; else the nearest of `n_clusters` k-means
-    centres, which is linear too. A share `calibration` of X is kept from fitting, and sets the threshold so that at
-    most a share alpha of new rows like X is rejected (split conformal; `guaranteed_` is True). With too few rows,
-    or calibration=None, the threshold comes from the fitted rows themselves and promises nothing.
+    X are features, one row per image. The methods need a linear head: the network's own if `weight` and `bias` are
+    given; else a logistic regression on the labels y; else the nearest of `n_clusters` k-means centres, which is linear
+    too. With too few rows, or calibration=None, the threshold comes from the fitted rows, and there is no guarantee;
+    otherwise `guaranteed_` is True.
 
     Features are rounded to float32; scores are computed in float64, so that the score of a row does not depend on the
-    other rows of the call (to 1e-7). Decisions may differ only where a score lies that close to the threshold.
+    other rows of the call (to 1e-7). Decisions may differ only if a score lies that close to the threshold.
 
     >>> rng = np.random.default_rng(0)
     >>> X, y = np.repeat(np.eye(3), 100, axis=0) + rng.normal(scale=0.1, size=(300, 3)), np.repeat([0, 1, 2], 100)
     >>> OODEstimator("mds++").fit(X, y).predict([[1.0, 0.0, 0.0], [-5.0, -5.0, 5.0]])
     array([ 1, -1])
+
+    Args:
+        method: An id from `METHODS`, or a `Method`.
+        weight: [C, M] weight of the network's head.
+        bias: [C] bias of the network's head.
+        alpha: Bound on the expected false rejection rate.
+        calibration: Fraction of X that is kept from fitting and sets the threshold (split conformal).
+        n_clusters: Number of k-means centres.
+        random_state: Seed.
     """
 
     def __init__(
@@ -64,7 +72,18 @@ class OODEstimator(OutlierMixin, BaseEstimator):  # type: ignore[misc]  # scikit
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any = None) -> OODEstimator:
-        """Fit head, method and threshold."""
+        """Fit head, method and threshold.
+
+        Args:
+            X: [n, M] features.
+            y: [n] labels, or None.
+
+        Returns:
+            The estimator itself.
+
+        Raises:
+            InputError: If a parameter cannot be used.
+        """
         rows = self._rows(X, reset=True)
         method = self.method if isinstance(self.method, Method) else find_method(self.method)
         check_fraction("alpha", self.alpha)
@@ -78,7 +97,7 @@ class OODEstimator(OutlierMixin, BaseEstimator):  # type: ignore[misc]  # scikit
         basis = held_out if self.guaranteed_ else fitting
         scores = _scores(detector, Features.from_arrays(rows[basis], head))
         # without a promise, the smallest score stands in where alpha would ask for less than one row
-        place = max(rank(len(scores), self.alpha), 1)
+        place = max(threshold_rank(len(scores), self.alpha), 1)
         self.detector_: Detector = detector.calibrate(scores, self.alpha) if self.guaranteed_ else detector
         # below the score of that row by more than rounding: the row itself is accepted in any batch
         self.offset_ = float(np.sort(scores)[place - 1] - ROUNDING * np.abs(scores).max())
@@ -86,16 +105,37 @@ class OODEstimator(OutlierMixin, BaseEstimator):  # type: ignore[misc]  # scikit
         return self
 
     def score_samples(self, X: Any) -> Array:
-        """[n]: scores, higher = more like the training rows."""
+        """Score rows.
+
+        Args:
+            X: [n, M] features.
+
+        Returns:
+            [n] scores, higher = more like the training rows.
+        """
         check_is_fitted(self)
         return _scores(self.detector_, Features.from_arrays(self._rows(X, reset=False), self.head_))
 
     def decision_function(self, X: Any) -> Array:
-        """[n]: score - offset_; negative where a row is rejected."""
+        """Return score - offset_, negative for rejected rows.
+
+        Args:
+            X: [n, M] features.
+
+        Returns:
+            [n] values.
+        """
         return self.score_samples(X) - self.offset_
 
     def predict(self, X: Any) -> Array:
-        """[n]: 1 for accepted rows, -1 for rejected ones."""
+        """Accept or reject rows.
+
+        Args:
+            X: [n, M] features.
+
+        Returns:
+            [n]: 1 for accepted rows, -1 for rejected rows.
+        """
         return np.where(self.decision_function(X) >= 0, 1, -1)
 
     def _rows(self, X: Any, *, reset: bool) -> NDArray[np.float32]:
@@ -109,7 +149,7 @@ class OODEstimator(OutlierMixin, BaseEstimator):  # type: ignore[misc]  # scikit
             return order, order[:0]
         check_fraction("calibration", self.calibration)
         size = int(self.calibration * n)
-        if rank(size, self.alpha) < 1:
+        if threshold_rank(size, self.alpha) < 1:
             warnings.warn(
                 f"{size} of {n} rows are too few to calibrate alpha = {self.alpha:g}: the threshold comes from the "
                 "fitted rows and promises nothing; give more rows, or calibration=None to accept this",

@@ -13,16 +13,30 @@ from oodshape.core.errors import InputError
 from oodshape.features.feature_stats import NEGATIVE, FeatureStats
 from oodshape.features.features import Features
 from oodshape.features.moments import Moments
-from oodshape.features.running_sums import Statistic, as_statistics
-from oodshape.features.sums import Summed, Sums
+from oodshape.features.statistic import Statistic, as_statistics
+from oodshape.features.training_sums import Sums, TrainingSums
 from oodshape.networks.head import Head
 
-TrainingData = Features | FeatureStats | Sums | Summed
+TrainingData = Features | FeatureStats | Sums | TrainingSums
 
 
 @dataclass(frozen=True, eq=False)
 class Training:
-    """The statistics of the training set, and where they are at hand its head and its features."""
+    """A training set as recipes see it: its statistics, and if available its head and features.
+
+    >>> train = Features.from_arrays([[1.0, 0.5], [0.5, 3.0]], head=([[1.0, 0.0], [0.0, 1.0]], None))
+    >>> Training.of(train).mean().tolist()
+    [0.75, 1.75]
+
+    Attributes:
+        maybe_stats: Statistics of the features, if known.
+        maybe_head: The head, if known.
+        maybe_features: The features, if available.
+        maybe_moments: Further sums over the features, if known.
+        proxy: Features of proxy OOD images to select by.
+        held_out: Features of ID images that the network was not trained on, to select by.
+        summed: Sums over the images to fit on and to select by, instead of features.
+    """
 
     maybe_stats: FeatureStats | None = None
     maybe_head: Head | None = None
@@ -30,7 +44,7 @@ class Training:
     maybe_moments: Moments | None = None
     proxy: tuple[Features, ...] = ()  # images that no classifier should trust, to choose by
     held_out: Features | None = None  # ID images that the network was not trained on, to choose by
-    summed: Summed | None = None  # in place of features: sums of those to fit on and of those to choose by
+    summed: TrainingSums | None = None  # in place of features: sums of those to fit on and of those to choose by
 
     @classmethod
     def of(
@@ -41,10 +55,24 @@ class Training:
         proxy: Sequence[Features] = (),
         held_out: Features | None = None,
     ) -> Training:
-        """A training set from its features, or from its statistics and the head they belong to."""
+        """Make a training set from features, or from statistics and their head.
+
+        Args:
+            train: Features, `FeatureStats` or `TrainingSums`.
+            head: The head, if statistics do not come with it.
+            moments: `Moments` of the same features.
+            proxy: Features of proxy OOD images.
+            held_out: Features of ID images to select by.
+
+        Returns:
+            The training set.
+
+        Raises:
+            InputError: If the parts belong to different heads or features.
+        """
         if isinstance(train, Features):
             return cls(None, train.head, train, proxy=tuple(proxy), held_out=held_out)
-        if isinstance(train, Summed):
+        if isinstance(train, TrainingSums):
             every = train.every
             return cls(every.stats, every.head, None, every.held, tuple(proxy), held_out, train)
         if isinstance(train, Sums):
@@ -79,6 +107,11 @@ class Training:
         return self.stats.sums if self.maybe_features is None else self.maybe_features.sums
 
     def mean(self) -> NDArray[Any]:
+        """Return the mean of each feature.
+
+        Returns:
+            [M] float64.
+        """
         return np.asarray(self.sums / self.n)
 
     @property
@@ -98,7 +131,17 @@ class Training:
         return self.maybe_head
 
     def moments(self, needs: frozenset[str]) -> Moments:
-        """The sums that a recipe needs, from the features where they are at hand."""
+        """Return the sums that a recipe needs, from the features if they are available.
+
+        Args:
+            needs: Names of the statistics.
+
+        Returns:
+            The sums.
+
+        Raises:
+            InputError: If there are neither features nor these sums.
+        """
         parts = as_statistics(needs)
         if self.maybe_features is not None:
             return self.maybe_features.moments(parts, stats=False)
@@ -123,7 +166,7 @@ CHECKED = frozenset([Statistic.LABEL_COUNTS, Statistic.RIGHT_COUNTS])  # what th
 LEAST_RIGHT = 0.5  # of the images must be predicted as their label: in another order hardly any is
 
 
-def by_label(moments: Moments, classes: Classes) -> bool:
+def uses_labels(moments: Moments, classes: Classes) -> bool:
     """Whether classes are those of the labels: every image has one, and they are in the network's order.
 
     `labels` refuses images for which that is not so, `auto` takes the predicted classes for them.

@@ -19,10 +19,10 @@ if TYPE_CHECKING:  # a service counts without it
 Scores = NDArray[np.float32]
 
 
-def rank(n: int, alpha: float) -> int:
+def threshold_rank(n: int, alpha: float) -> int:
     """floor(alpha (n + 1)): the place of the threshold among n ascending scores, counted from 1; 0 for too few.
 
-    >>> rank(99, 0.29)  # exact: 0.29 * 100 is 28.999... in floats
+    >>> threshold_rank(99, 0.29)  # exact: 0.29 * 100 is 28.999... in floats
     29
     """
     return int(Fraction(str(alpha)) * (n + 1))
@@ -50,7 +50,7 @@ def check_enough(n: int, alpha: float) -> None:
 
 def threshold(ascending: Scores, alpha: float) -> float:
     """The smallest accepted score: at most a share alpha of ID images falls below it (split conformal)."""
-    return float(ascending[rank(len(ascending), alpha) - 1])
+    return float(ascending[threshold_rank(len(ascending), alpha) - 1])
 
 
 def p_values(ascending: Scores, scores: Tensor) -> Tensor:
@@ -66,7 +66,7 @@ MOST_CLASSES = 10_000_000  # each may have a threshold in memory, and a file of 
 POOL = -1  # stands for all classes without a threshold of their own
 
 
-def by_class(ascending: Scores, groups: NDArray[Any], alpha: float) -> dict[int, Scores]:
+def group_by_class(ascending: Scores, groups: NDArray[Any], alpha: float) -> dict[int, Scores]:
     """The ascending calibration scores that images of a predicted class are compared with; `POOL`: all other classes.
 
     A class with enough images has its own. The others share those of all classes with too few, and of the smallest
@@ -90,11 +90,11 @@ def by_class(ascending: Scores, groups: NDArray[Any], alpha: float) -> dict[int,
     return {label: ascending[np.isin(groups, each)] for label, each in members.items()}
 
 
-def limits(ascending: Scores, alpha: float, groups: NDArray[Any] | None, classes: int) -> Scores:
+def class_limits(ascending: Scores, alpha: float, groups: NDArray[Any] | None, classes: int) -> Scores:
     """Return the smallest accepted score for each predicted class, [C]; without groups for all of them, [1]."""
     if groups is None:
         return np.array([threshold(ascending, alpha)], np.float32)
-    own = by_class(ascending, groups, alpha)
+    own = group_by_class(ascending, groups, alpha)
     values = np.full(classes, threshold(own.pop(POOL), alpha), np.float32)
     for label, scores in own.items():
         values[label] = threshold(scores, alpha)
@@ -106,7 +106,7 @@ def rejected_share(n: int, alpha: float) -> tuple[float, float]:
 
     Given the n held-out images it follows Beta(k, n + 1 - k), where k is the rank of the threshold.
     """
-    k = rank(n, alpha)
+    k = threshold_rank(n, alpha)
     return beta_quantile((1 - LEVEL) / 2, k, n + 1 - k), beta_quantile((1 + LEVEL) / 2, k, n + 1 - k)
 
 
@@ -114,7 +114,7 @@ def rejected_count(n: int, alpha: float, images: int) -> tuple[int, int]:
     """The limits of the number of rejected among fresh ID images: beta-binomial, exact where scores have no ties."""
     from scipy.stats import betabinom
 
-    k = rank(n, alpha)
+    k = threshold_rank(n, alpha)
     law = betabinom(images, k, n + 1 - k)
     return int(law.ppf((1 - LEVEL) / 2)), int(law.ppf((1 + LEVEL) / 2))
 
@@ -125,7 +125,7 @@ def allowed_rate(level: float, n: int, delta: float) -> float:
     >>> round(allowed_rate(0.05, 99, 0.5), 3), round(allowed_rate(0.05, 99, 0.01), 3)
     (0.047, 0.113)
     """
-    k = rank(n, level)
+    k = threshold_rank(n, level)
     return beta_quantile(1 - delta, k, n + 1 - k)
 
 
@@ -135,10 +135,18 @@ ROUNDING = 1e-9  # of a product or quotient that would be a whole number: no dec
 
 
 def false_discoveries(p_values: Any, level: float = 0.1, *, storey: bool = False) -> NDArray[np.bool_]:
-    """[m] bool: the images to flag, of which at most the share `level` is familiar on average.
+    """Select images to flag, with the expected fraction of ID images among them at most `level` (Benjamini-Hochberg).
 
-    `p_values` are those of a guard for a finished set of images: all of them, flagged or not. `storey` estimates how
-    many of the images are familiar from the p-values above 1/2, and flags more where many are strange.
+    Args:
+        p_values: P-values of a finished set of images, all of them.
+        level: Bound on the false discovery rate.
+        storey: Estimate the number of ID images from the p-values above 1/2; flags more if many images are OOD.
+
+    Returns:
+        [m] bool: the images to flag.
+
+    Raises:
+        InputError: If the level or a p-value is not in its range.
 
     >>> false_discoveries([0.01, 0.02, 0.03, 0.8, 0.9], level=0.1).tolist()
     [True, True, True, False, False]

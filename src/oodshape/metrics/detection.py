@@ -51,11 +51,18 @@ class Outcome:
     @classmethod
     def of(cls, id_scores: Any, ood_scores: Any) -> Outcome:
         """The outcome of two sets of scores."""
-        return count(*ranks(id_scores, ood_scores))
+        return count_outcome(*rank_scores(id_scores, ood_scores))
 
 
 def auroc(id_scores: Any, ood_scores: Any) -> float:
-    """The area under the ROC curve, in 0..1: P(id > ood) + P(id = ood) / 2, from exact counts.
+    """Compute the area under the ROC curve: P(id > ood) + P(id = ood) / 2, from exact counts.
+
+    Args:
+        id_scores: Scores of ID images, higher = more in-distribution.
+        ood_scores: Scores of OOD images.
+
+    Returns:
+        The AUROC in [0, 1].
 
     >>> auroc([3.0, 2.0], [2.0, 1.0])
     0.875
@@ -64,10 +71,20 @@ def auroc(id_scores: Any, ood_scores: Any) -> float:
 
 
 def fpr_at_tpr(id_scores: Any, ood_scores: Any, *, tpr: float = 0.95, positive: Positive = "id") -> float:
-    """The share of OOD with score >= t, for the largest t that at least the share tpr of ID reaches.
+    """Compute the fraction of OOD scores >= t, for the largest t that the fraction `tpr` of ID scores reaches.
 
-    positive="ood" gives the other convention, the same on negated scores: the share of ID with score <= t,
-    for the smallest t that at least the share tpr of OOD does not exceed.
+    Args:
+        id_scores: Scores of ID images, higher = more in-distribution.
+        ood_scores: Scores of OOD images.
+        tpr: The true positive rate.
+        positive: "ood" computes the other convention, on negated scores: the fraction of ID images with score <= t, for
+            the smallest t that the fraction `tpr` of OOD images does not exceed.
+
+    Returns:
+        The false positive rate in [0, 1].
+
+    Raises:
+        InputError: If `tpr` is not in (0, 1] or `positive` is unknown.
 
     >>> fpr_at_tpr([4.0, 3.0, 2.0, 1.0], [2.5, 2.0, 0.0, 0.0], tpr=0.75)
     0.5
@@ -76,11 +93,18 @@ def fpr_at_tpr(id_scores: Any, ood_scores: Any, *, tpr: float = 0.95, positive: 
     if positive not in get_args(Positive):
         raise InputError(f"positive must be 'id' or 'ood', got {positive!r}")
     outcome = Outcome.of(id_scores, ood_scores)
-    return float(false_positive_rate(outcome if positive == "id" else swap(outcome), tpr))
+    return float(false_positive_rate(outcome if positive == "id" else swap_positive(outcome), tpr))
 
 
 def aupr_in(id_scores: Any, ood_scores: Any) -> float:
-    """The area under the precision-recall curve, ID positive, by the trapezoid rule (not average precision).
+    """Compute the area under the precision-recall curve, ID positive, by the trapezoid rule (not average precision).
+
+    Args:
+        id_scores: Scores of ID images, higher = more in-distribution.
+        ood_scores: Scores of OOD images.
+
+    Returns:
+        The AUPR in [0, 1].
 
     >>> aupr_in([3.0, 2.0], [2.0, 1.0])  # (recall, precision): (0, 1), (1/2, 1), (1, 2/3), (1, 1/2)
     0.9166666666666666
@@ -89,18 +113,32 @@ def aupr_in(id_scores: Any, ood_scores: Any) -> float:
 
 
 def aupr_out(id_scores: Any, ood_scores: Any) -> float:
-    """The area under the precision-recall curve of the negated scores, OOD positive, by the same rule.
+    """Compute the area under the precision-recall curve of the negated scores, OOD positive, by the trapezoid rule.
+
+    Args:
+        id_scores: Scores of ID images, higher = more in-distribution.
+        ood_scores: Scores of OOD images.
+
+    Returns:
+        The AUPR in [0, 1].
 
     >>> aupr_out([3.0, 2.0], [2.0, 1.0]) == aupr_in([-1.0, -2.0], [-2.0, -3.0])
     True
     """
-    return float(area_under_precision_recall(swap(Outcome.of(id_scores, ood_scores))))
+    return float(area_under_precision_recall(swap_positive(Outcome.of(id_scores, ood_scores))))
 
 
 def detection_error(id_scores: Any, ood_scores: Any) -> float:
-    """The smallest error of any threshold: min over t of P(id < t) / 2 + P(ood >= t) / 2.
+    """Compute the smallest error of any threshold: min over t of P(id < t) / 2 + P(ood >= t) / 2.
 
     The threshold is the best one, not that of a fixed true positive rate (Liang et al., ODIN, ICLR 2018).
+
+    Args:
+        id_scores: Scores of ID images, higher = more in-distribution.
+        ood_scores: Scores of OOD images.
+
+    Returns:
+        The error in [0, 0.5].
 
     >>> detection_error([4.0, 3.0, 2.0, 1.0], [2.5, 2.0, 0.0, 0.0])
     0.25
@@ -119,28 +157,40 @@ def bootstrap(
     resamples: int = 1000,
     seed: int = 0,
 ) -> Estimate:
-    """The value of any metric(id_scores, ood_scores) with its percentile bootstrap interval.
+    """Compute a metric with its percentile bootstrap interval.
 
-    ID and OOD are resampled separately, as `draw` says. `registry.measure` makes the same draws, but faster.
+    ID and OOD images are resampled separately, as `resample` describes. `registry.measure` makes the same draws,
+    faster.
+
+    Args:
+        metric: A function metric(id_scores, ood_scores).
+        id_scores: Scores of ID images.
+        ood_scores: Scores of OOD images.
+        level: Confidence level.
+        resamples: Number of resamples.
+        seed: Seed of the draws.
+
+    Returns:
+        The value and the limits of its interval.
 
     >>> bootstrap(detection_error, [4.0, 3.0, 2.0, 1.0], [2.5, 2.0, 0.0, 0.0], resamples=200)
     Estimate(value=0.25, low=0.0, high=0.5)
     """
     id_values, ood_values = as_scores(id_scores, "id_scores"), as_scores(ood_scores, "ood_scores")
     every = np.concatenate([id_values, ood_values])
-    draws = draw(len(id_values), len(ood_values), resamples, seed)
+    draws = resample(len(id_values), len(ood_values), resamples, seed)
     values = [metric(every[i], every[j]) for rows in draws for i, j in zip(*rows, strict=True)]
-    return interval(metric(id_values, ood_values), np.array(values), level)
+    return percentile_interval(metric(id_values, ood_values), np.array(values), level)
 
 
-def ranks(id_scores: Any, ood_scores: Any) -> tuple[Ints, Ints, int]:
+def rank_scores(id_scores: Any, ood_scores: Any) -> tuple[Ints, Ints, int]:
     """The ranks of ID and of OOD scores among all distinct values, the highest being 1; and their limit."""
     id_values, ood_values = as_scores(id_scores, "id_scores"), as_scores(ood_scores, "ood_scores")
     distinct, inverse = np.unique(-np.concatenate([id_values, ood_values]), return_inverse=True)
     return inverse[: len(id_values)] + 1, inverse[len(id_values) :] + 1, len(distinct) + 1
 
 
-def count(
+def count_outcome(
     id_ranks: Ints,
     ood_ranks: Ints,
     width: int,
@@ -160,7 +210,7 @@ def count(
     return Outcome(accepted(id_ranks), accepted(ood_ranks), right, fit_seconds, image_seconds)
 
 
-def swap(outcome: Outcome) -> Outcome:
+def swap_positive(outcome: Outcome) -> Outcome:
     """The outcome of the negated scores with OOD as the positive class."""
     id, ood = (counts[..., -1:] - counts[..., ::-1] for counts in (outcome.ood, outcome.id))
     return Outcome(id, ood)
@@ -176,7 +226,7 @@ def area_under_roc(outcome: Outcome) -> Floats:
 def false_positive_rate(outcome: Outcome, tpr: float = 0.95) -> Floats:
     """[...]: the fraction of OOD images accepted by the strictest threshold that accepts the fraction tpr of ID."""
     tp, fp = outcome.id, outcome.ood
-    first = np.argmax(tp >= kept_at(tpr, int(tp.flat[-1])), axis=-1, keepdims=True)
+    first = np.argmax(tp >= _count_kept(tpr, int(tp.flat[-1])), axis=-1, keepdims=True)
     return np.asarray(np.take_along_axis(fp, first, axis=-1)[..., 0] / fp[..., -1])
 
 
@@ -221,24 +271,24 @@ def _weigh(outcome: Outcome, right: Ints) -> tuple[Ints, Ints]:
     return outcome.id * n_ood + ood, (outcome.id - right) * n_ood + ood
 
 
-def kept_at(tpr: float, n: int) -> int:
+def _count_kept(tpr: float, n: int) -> int:
     """The smallest number of n images that is a share tpr of them.
 
-    >>> kept_at(0.55, 100), kept_at(0.95, 10)
+    >>> _count_kept(0.55, 100), _count_kept(0.95, 10)
     (55, 10)
     """
     # a quotient is rounded as its literal is, so 55 / 100 >= 0.55 holds; the product 0.55 * 100 exceeds 55
     return bisect_left(range(n + 1), tpr, key=lambda m: m / n)
 
 
-def interval(value: float, values: Floats, level: float) -> Estimate:
+def percentile_interval(value: float, values: Floats, level: float) -> Estimate:
     """The value with the percentile interval of its resamples, which never leaves the value out."""
     check_fraction("level", level)
     low, high = np.quantile(values, [(1 - level) / 2, (1 + level) / 2]).tolist()
     return Estimate(float(value), min(low, float(value)), max(high, float(value)))
 
 
-def draw(n_id: int, n_ood: int, resamples: int, seed: int, ood: int = 0) -> Iterator[tuple[Ints, Ints]]:
+def resample(n_id: int, n_ood: int, resamples: int, seed: int, ood: int = 0) -> Iterator[tuple[Ints, Ints]]:
     """Chunks of [B, ID images] and [B, OOD images]: indices of all images, ID first.
 
     Resamples of a few images say too little about images that were not seen: with one OOD image, or none accepted, an
@@ -279,20 +329,3 @@ def as_scores(values: Any, name: str) -> Floats:
     if bad.size:
         raise InputError(f"{name}[{bad[0]}] is NaN ({bad.size} of {array.size} are); a NaN score has no rank")
     return array.astype(np.float64)
-
-
-def mcnemar(one: Any, other: Any) -> float:
-    """The p-value of "both accept as many" on the same images: exact, by those that only one of them accepts.
-
-    >>> mcnemar([True] * 5, [False] * 5)  # 5 of 5 differ one way: 2 / 2 ** 5
-    0.0625
-    """
-    first, second = np.asarray(one, bool), np.asarray(other, bool)
-    if first.shape != second.shape:
-        raise InputError(f"both must judge the same images, got {len(first)} and {len(second)}")
-    only, others = int((first & ~second).sum()), int((second & ~first).sum())
-    if only == others:
-        return 1.0
-    from scipy.stats import binomtest
-
-    return float(binomtest(only, only + others).pvalue)

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from oodshape.core.errors import InputError, check_fraction, no_such
+from oodshape.core.errors import InputError, check_fraction, unknown
 from oodshape.metrics import detection
 from oodshape.metrics.detection import Estimate, Floats, Outcome
 from oodshape.metrics.significance import Difference, delong
@@ -118,14 +118,14 @@ _ALL = (
         "AUPR-out",
         "area under the precision-recall curve of the negated scores, OOD positive",
         "higher",
-        lambda outcome: detection.area_under_precision_recall(detection.swap(outcome)),
+        lambda outcome: detection.area_under_precision_recall(detection.swap_positive(outcome)),
     ),
     Metric(
         "fpr95_ood",
         "FPR95-ood",
         "ID images rejected when 95 % of OOD images are rejected (OOD positive, OpenOOD's convention)",
         "lower",
-        lambda outcome: detection.false_positive_rate(detection.swap(outcome)),
+        lambda outcome: detection.false_positive_rate(detection.swap_positive(outcome)),
     ),
     Metric("joint_aurc", "joint AURC", f"mean risk over all coverages; {JOINT}", "lower", detection.joint_aurc),
     Metric(
@@ -163,7 +163,7 @@ def find_metric(name: str) -> Metric:
     found = METRICS.get(name.replace("-", "_"))
     if found is None:
         names = ", ".join(METRICS).replace("_", "-")
-        raise no_such("metric", name, METRICS, f"there are {names}")
+        raise unknown("metric", name, METRICS, f"there are {names}")
     return found
 
 
@@ -180,7 +180,7 @@ def measure(
 ) -> tuple[dict[str, dict[str, Estimate]], dict[str, Estimate]]:
     """Every metric of one method on one network: by OOD set and name, and the means over the sets by name.
 
-    Intervals are percentile bootstrap intervals; ID images are resampled once for all sets (`detection.draw`).
+    Intervals are percentile bootstrap intervals; ID images are resampled once for all sets (`detection.resample`).
 
     Args:
         id_scores: [n_id] scores of the ID images.
@@ -202,17 +202,17 @@ def measure(
     points: dict[str, dict[str, float]] = {}
     drawn: dict[str, dict[str, Floats]] = {}
     for place, (ood, scores) in enumerate(ood_scores.items()):
-        id_ranks, ood_ranks, width = detection.ranks(id_scores, scores)
+        id_ranks, ood_ranks, width = detection.rank_scores(id_scores, scores)
         if right is not None and right.shape != id_ranks.shape:
             raise InputError(f"correct must hold {len(id_ranks)} truth values, one per ID image, got {right.shape}")
-        whole = detection.count(id_ranks, ood_ranks, width, right, fit_seconds, (image_seconds or {}).get(ood))
+        whole = detection.count_outcome(id_ranks, ood_ranks, width, right, fit_seconds, (image_seconds or {}).get(ood))
         values = {name: metric.function(whole) for name, metric in METRICS.items()}
         points[ood] = {name: float(value) for name, value in values.items() if value is not None}
         every = np.concatenate([id_ranks, ood_ranks])  # an unseen ID image with the score of an OOD image is wrong
         known = None if right is None else np.concatenate([right, np.zeros(len(ood_ranks), bool)])
         chunks: dict[str, list[Any]] = {name: [] for name in points[ood] if METRICS[name].interval}
-        for i, j in detection.draw(len(id_ranks), len(ood_ranks), resamples, seed, place):
-            resample = detection.count(every[i], every[j], width, None if known is None else known[i])
+        for i, j in detection.resample(len(id_ranks), len(ood_ranks), resamples, seed, place):
+            resample = detection.count_outcome(every[i], every[j], width, None if known is None else known[i])
             for name, parts in chunks.items():
                 parts.append(METRICS[name].function(resample))
         drawn[ood] = {name: np.concatenate(parts) for name, parts in chunks.items()}
@@ -232,7 +232,7 @@ def measure(
 
 
 def _estimate(value: float, drawn: Floats | None, level: float) -> Estimate:
-    return Estimate(value, value, value) if drawn is None else detection.interval(value, drawn, level)
+    return Estimate(value, value, value) if drawn is None else detection.percentile_interval(value, drawn, level)
 
 
 def check_metrics(metrics: Mapping[str, Estimate]) -> None:
@@ -246,10 +246,10 @@ def check_metrics(metrics: Mapping[str, Estimate]) -> None:
                 raise InputError(f"{name}{end} must be at least 0 and finite, got {value:g}")
 
 
-def flatten(metrics: Mapping[str, Estimate]) -> dict[str, float]:
+def flatten_metrics(metrics: Mapping[str, Estimate]) -> dict[str, float]:
     """The metrics as the columns of a flat file: value, low and high.
 
-    >>> flatten({"auroc": Estimate(0.9, 0.8, 0.95), "fit_seconds": Estimate(2.0, 2.0, 2.0)})
+    >>> flatten_metrics({"auroc": Estimate(0.9, 0.8, 0.95), "fit_seconds": Estimate(2.0, 2.0, 2.0)})
     {'auroc': 0.9, 'auroc_low': 0.8, 'auroc_high': 0.95, 'fit_seconds': 2.0}
     """
     found: dict[str, float] = {}
@@ -259,10 +259,10 @@ def flatten(metrics: Mapping[str, Estimate]) -> dict[str, float]:
     return found
 
 
-def gather(columns: Mapping[str, Any]) -> tuple[dict[str, Estimate], dict[str, Any]]:
+def gather_metrics(columns: Mapping[str, Any]) -> tuple[dict[str, Estimate], dict[str, Any]]:
     """The metrics among the columns of a flat file, and the other columns.
 
-    >>> gather({"method": "msp", "auroc": 0.9, "auroc_low": 0.8, "auroc_high": 0.95})
+    >>> gather_metrics({"method": "msp", "auroc": 0.9, "auroc_low": 0.8, "auroc_high": 0.95})
     ({'auroc': Estimate(value=0.9, low=0.8, high=0.95)}, {'method': 'msp'})
     """
     rest = dict(columns)

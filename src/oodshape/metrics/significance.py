@@ -44,7 +44,7 @@ def delong(first: tuple[Any, Any], second: tuple[Any, Any], *, level: float = 0.
     return one.minus(other, level)
 
 
-def placements(id_scores: Floats, ood_scores: Floats) -> tuple[Floats, Floats]:
+def _compute_placements(id_scores: Floats, ood_scores: Floats) -> tuple[Floats, Floats]:
     """([n_id], [n_ood]): for each image the share of the other side that it is ranked against correctly."""
     from scipy.stats import rankdata  # takes a second
 
@@ -55,7 +55,7 @@ def placements(id_scores: Floats, ood_scores: Floats) -> tuple[Floats, Floats]:
     return inside, outside
 
 
-def normal_difference(value: float, spread: float, level: float) -> Difference:
+def _normal_difference(value: float, spread: float, level: float) -> Difference:
     """A difference that has a normal distribution with this standard deviation."""
     check_fraction("level", level)
     if spread == 0:  # both rank every pair alike
@@ -158,7 +158,7 @@ class MeanAuroc:
         """The difference of two methods on the same images."""
         self._check(other)
         outside = tuple(a - b for a, b in zip(self.outside, other.outside, strict=True))
-        return normal_difference(self.value - other.value, _spread(self.inside - other.inside, outside), level)
+        return _normal_difference(self.value - other.value, _spread(self.inside - other.inside, outside), level)
 
     def _check(self, other: MeanAuroc) -> None:
         mine, theirs = ([len(self.inside), *map(len, self.outside)], [len(other.inside), *map(len, other.outside)])
@@ -169,7 +169,7 @@ class MeanAuroc:
 def _one(inner: Floats, outer: Floats) -> MeanAuroc:
     if min(len(inner), len(outer)) < 2:
         raise InputError("a variance needs at least two ID and two OOD images")
-    inside, outside = placements(inner, outer)
+    inside, outside = _compute_placements(inner, outer)
     return MeanAuroc(auroc(inner, outer), inside, (outside,))
 
 
@@ -178,7 +178,7 @@ def _spread(inside: Floats, outside: tuple[Floats, ...]) -> float:
     return float(np.sqrt(sum(variances)))
 
 
-def tied_with_best(means: Mapping[str, MeanAuroc]) -> tuple[str, dict[str, float]]:
+def find_tied_with_best(means: Mapping[str, MeanAuroc]) -> tuple[str, dict[str, float]]:
     """Return the method with the highest mean AUROC, and for every other the p-value of no difference to it.
 
     The best is selected on the same images, so p is corrected over all pairs of methods: it is the probability that
@@ -186,7 +186,7 @@ def tied_with_best(means: Mapping[str, MeanAuroc]) -> tuple[str, dict[str, float
     equal, some p-value is below 1 - LEVEL in at most that share of data sets. The others are tied with the best.
 
     >>> one = MeanAuroc.of(([3.0, 2.0, 4.0], {"a": [1.0, 2.5]}))
-    >>> tied_with_best({"one": one, "same": one})
+    >>> find_tied_with_best({"one": one, "same": one})
     ('one', {'same': 1.0})
     """
     if not means:
@@ -232,3 +232,20 @@ def _largest_differences(means: Sequence[MeanAuroc]) -> Floats:
 
 
 ALIKE = 1e-12  # of two variances: a smaller one of their difference is rounding
+
+
+def mcnemar(one: Any, other: Any) -> float:
+    """The p-value of "both accept as many" on the same images: exact, by those that only one of them accepts.
+
+    >>> mcnemar([True] * 5, [False] * 5)  # 5 of 5 differ one way: 2 / 2 ** 5
+    0.0625
+    """
+    first, second = np.asarray(one, bool), np.asarray(other, bool)
+    if first.shape != second.shape:
+        raise InputError(f"both must judge the same images, got {len(first)} and {len(second)}")
+    only, others = int((first & ~second).sum()), int((second & ~first).sum())
+    if only == others:
+        return 1.0
+    from scipy.stats import binomtest
+
+    return float(binomtest(only, only + others).pvalue)

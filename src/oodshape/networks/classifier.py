@@ -13,9 +13,10 @@ from torch import Tensor, nn
 
 from oodshape.core.errors import HeadError, InputError
 from oodshape.networks import linear_maps
-from oodshape.networks.device import Precision, checked_precision, device_named
-from oodshape.networks.find_head import WAY_OUT, find, giving, module_named, why_not
+from oodshape.networks.device import Precision, check_precision, find_device
+from oodshape.networks.find_head import WAY_OUT, find_head_name, find_last_map, find_module, why_not_head
 from oodshape.networks.head import Head, Outputs
+from oodshape.networks.model_names import Family
 
 # The head of a network, kept for the next classifier around it: its fingerprint need not be hashed again.
 _HEADS: WeakKeyDictionary[nn.Module, dict[str, Head]] = WeakKeyDictionary()
@@ -39,13 +40,12 @@ ONE_OUTPUT = (
 
 
 class Classifier:
-    """A network seen as features, then a linear head: images -> Outputs(features, logits, head).
+    """A network as features followed by a linear head: images -> Outputs(features, logits, head).
 
-    The head is the nn.Linear whose output is the logits, found by value on the first two images of the
-    first batch (or of `probe`), and held to that on every batch; `head="fc"` names it by hand. Where no nn.Linear
-    gives them, any other linear map does: a 1 x 1 convolution, F.linear inside a forward, a scaled layer. The network
-    runs in eval mode and is left as it was: its modes, hooks, weights, buffers and gradients. In a `precision` other
-    than float32 it runs under autocast; features and logits are float32 all the same.
+    The head is the nn.Linear whose output is the logits. It is found by value on the first two images of the first
+    batch (or of `probe`), and checked on every batch. If no nn.Linear computes the logits, another linear map may: a 1
+    x 1 convolution, F.linear inside a forward, a scaled layer. The network runs in eval mode and is left as it was:
+    modes, hooks, weights, buffers and gradients.
 
     >>> net = nn.Sequential(nn.Flatten(), nn.Linear(12, 4), nn.ReLU(), nn.Linear(4, 3), nn.Dropout())
     >>> classifier = Classifier(net)
@@ -64,14 +64,21 @@ class Classifier:
         probe: Tensor | None = None,
         precision: Precision = "float32",
     ) -> None:
-        """A classifier around `net`; `probe` [N, ...] finds the head now instead of at the first batch."""
+        """Wrap a network.
+
+        Args:
+            net: The network.
+            head: The dotted name of the head, if it cannot be found by value.
+            probe: Images [N, ...] by which the head is found now instead of at the first batch.
+            precision: Run under autocast in this precision; features and logits are float32 in any case.
+        """
         if isinstance(net, torch.jit.ScriptModule):
             raise InputError(
                 "this network is a TorchScript module (torch.jit): its layers cannot be read from Python; give the "
                 "network that it was made from, or a torch.export archive of it (.pt2)"
             )
-        self.net = unwrapped(net)
-        self.precision = checked_precision(precision)
+        self.net = unwrap_network(net)
+        self.precision = check_precision(precision)
         self._name = head
         self._head: Head | None = None
         self._plain = True  # until a layer turns out not to be an nn.Linear as torch makes them
@@ -80,23 +87,30 @@ class Classifier:
         self._unchanged = False  # whether large logits were seen to reach the output as they are
         self._place = 0  # of the logits among the tensors that the network returns
         if head is not None:
-            module_named(self.net, head)
+            find_module(self.net, head)
         if probe is not None:
             self(probe[:2])
 
     def __call__(self, images: Tensor) -> Outputs:
-        """[N, ...] images -> features [N, M] and logits [N, C] in float32, without gradients."""
+        """Run images through the network, without gradients.
+
+        Args:
+            images: [N, ...] tensors that the network takes.
+
+        Returns:
+            Features [N, M] and logits [N, C] in float32, and the head.
+        """
         with _alone(self.net), torch.inference_mode(False), torch.no_grad():
             images = self._ready(images)
             with self.casting():
                 if self._name is None:
-                    self._name = find(self.net, images[:2])
+                    self._name = find_head_name(self.net, images[:2])
                 call, logits = self._read(images)
                 if not self._unchanged and not logits.is_meta:
                     self._check_unchanged(images[:2], call)
             features = call.features.float()
             if not features.is_meta:
-                linear_maps.check_rows(features, "features")
+                linear_maps.check_net_input(features, "features")
             head = self._kept(call.head)
             if head.classes == 1:
                 raise HeadError(ONE_OUTPUT.format(head=self._name))
@@ -104,33 +118,33 @@ class Classifier:
             exact = logits.float() if self.precision == "float32" else head.logits(features)
             return Outputs(features, exact, head)
 
-    def _read(self, images: Tensor) -> tuple[linear_maps.Call, Tensor]:
+    def _read(self, images: Tensor) -> tuple[linear_maps.MapCall, Tensor]:
         """The call that gives the logits of a batch, and these, in one pass; two where a layer turns out to be none."""
         layer = self._named()
         reason, times = "is no linear layer, and holds no linear map that gives them", 1
         if isinstance(layer, nn.Linear) and self._plain:
             output, calls = linear_maps.read_layers(self.net, images, [layer])
             times = len(calls[layer])
-            for place, logits in linear_maps.candidates(output, len(images)):
-                said = why_not(calls[layer], logits)
+            for place, logits in linear_maps.logit_candidates(output, len(images)):
+                said = why_not_head(calls[layer], logits)
                 if said is None:
                     self._place = place
                     if place and self._order is None:  # what the network returns first is something else
-                        found = giving(self._inside(linear_maps.read_maps(self.net, images)[1]), logits)
+                        found = find_last_map(self._inside(linear_maps.read_maps(self.net, images)[1]), logits)
                         self._order = None if found is None else found.order
                     return calls[layer][0], logits
                 reason = said if place == 0 else reason
         if times == 1:
             output, maps = linear_maps.read_maps(self.net, images, None if self._order is None else self._name)
-            for place, logits in linear_maps.candidates(output, len(images)):
-                call = giving(self._inside(maps), logits)
+            for place, logits in linear_maps.logit_candidates(output, len(images)):
+                call = find_last_map(self._inside(maps), logits)
                 if call is not None:
                     self._order = call.order if self._order is None else self._order
                     self._place, self._plain = place, False
                     return call, logits
         raise HeadError(f"head={self._name!r} does not give the logits of this batch: it {reason}; {WAY_OUT}")
 
-    def _check_unchanged(self, images: Tensor, call: linear_maps.Call) -> None:
+    def _check_unchanged(self, images: Tensor, call: linear_maps.MapCall) -> None:
         """Refuse a layer behind the head that changes large logits (a clamp): some images would never show it."""
         largest = max(float(each[:2].abs().max()) for each in (call.features, call.logits))
         factor = LARGE / largest if largest > 0 else 0.0
@@ -141,32 +155,45 @@ class Classifier:
                 maps = calls[layer]
             else:
                 output, maps = linear_maps.read_maps(self.net, images, None, linear_maps.Enlarge(call.order, factor))
-            given = linear_maps.outputs_of(output)[self._place].reshape(len(images), -1)
-            if bool(torch.isfinite(given).all()) and all(why_not([each], given) is not None for each in maps):
+            given = linear_maps.list_outputs(output)[self._place].reshape(len(images), -1)
+            if bool(torch.isfinite(given).all()) and all(why_not_head([each], given) is not None for each in maps):
                 raise HeadError(
                     f"head={self._name!r} gives the logits of these images, but not larger ones: a layer behind it "
                     "changes them (a clamp, an average?); wrap the network so that it returns the head's output itself"
                 )
         self._unchanged = True
 
-    def _inside(self, maps: list[linear_maps.Call]) -> list[linear_maps.Call]:
+    def _inside(self, maps: list[linear_maps.MapCall]) -> list[linear_maps.MapCall]:
         """Those that ran in the head's module."""
         return [call for call in maps if not self._name or f"{call.where}.".startswith(f"{self._name}.")]
 
     def logits(self, images: Tensor) -> Tensor:
-        """[N, ...] images -> [N, C] logits that can be differentiated with respect to the images only."""
+        """Compute logits that can be differentiated with respect to the images only.
+
+        Args:
+            images: [N, ...] tensors that the network takes.
+
+        Returns:
+            [N, C] logits.
+        """
         with _alone(self.net), torch.inference_mode(False), torch.enable_grad(), linear_maps.eval_mode(self.net):
             images = self._ready(images)
             # Detached weights: a backward pass reaches the images and leaves no .grad on the network.
             weights = {name: weight.detach() for name, weight in self.net.named_parameters()}
             with self.casting():
                 output = torch.func.functional_call(self.net, weights, (images.clone(),))
-            return linear_maps.finite_rows(linear_maps.outputs_of(output)[self._place], len(images)).float()
+            return linear_maps.check_logits(linear_maps.list_outputs(output)[self._place], len(images)).float()
 
     def check_repeatable(self, images: Tensor) -> None:
-        """Refuse a network whose features of two images [2, ...] change from run to run, or with the batch.
+        """Refuse a network whose features change from run to run, or with the batch.
 
-        It takes four forward passes of one or two images, once for each classifier.
+        It takes four forward passes of one or two images, once per classifier.
+
+        Args:
+            images: Two images [2, ...].
+
+        Raises:
+            InputError: If the features differ.
         """
         if self._repeatable:
             return
@@ -202,8 +229,15 @@ class Classifier:
         return max(2e-3, *(8 * torch.finfo(dtype).eps for dtype in types))
 
     def to(self, device: str | torch.device) -> Classifier:
-        """Itself, with the network on a device: auto, cpu, cuda, cuda:N, mps or xpu."""
-        self.net.to(device_named(device) if isinstance(device, str) else device)
+        """Move the network to a device.
+
+        Args:
+            device: auto, cpu, cuda, cuda:N, mps or xpu.
+
+        Returns:
+            The classifier itself.
+        """
+        self.net.to(find_device(device) if isinstance(device, str) else device)
         return self
 
     @property
@@ -282,13 +316,17 @@ class Classifier:
         return images
 
     def casting(self) -> AbstractContextManager[object]:
-        """The layers that bear it run in the precision; nothing changes for float32."""
+        """Return the autocast context of the precision.
+
+        Returns:
+            A context that does nothing for float32.
+        """
         if self.precision == "float32":
             return nullcontext()
         return torch.autocast(self.device.type, dtype=getattr(torch, self.precision))
 
 
-def unwrapped(net: nn.Module) -> nn.Module:
+def unwrap_network(net: nn.Module) -> nn.Module:
     """The network inside a compiled or data-parallel wrapper.
 
     A compiled wrapper would bake the reading hook into its graph; a data-parallel one changes the names of layers.
@@ -337,7 +375,16 @@ def network_fingerprint(net: nn.Module) -> str:
     return digest.hexdigest()[:16]
 
 
-def stamp(tensors: Iterable[Tensor]) -> Stamp:
+def stamp_tensors(tensors: Iterable[Tensor]) -> Stamp:
     """Which tensors they are, where they lie, and how often torch has written to each: a look at no value."""
     # writes to tensors made in inference mode are not counted
     return tuple((id(each), each.data_ptr(), -1 if each.is_inference() else each._version) for each in tensors)
+
+
+def guess_family(net: nn.Module) -> Family:
+    """The family of a network whose makers do not say it: it attends, it convolves more than patches, or neither."""
+    modules = list(net.modules())
+    if any("attention" in type(module).__name__.lower() for module in modules):
+        return "transformer"
+    wide = [module for module in modules if isinstance(module, nn.Conv2d) and module.kernel_size != module.stride]
+    return "ConvNet" if any(max(module.kernel_size) > 1 for module in wide) else "MLP"

@@ -16,10 +16,10 @@ AUTO = "auto"
 DEVICES = "auto, cpu, cuda, cuda:N, mps or xpu"
 
 
-def device_named(name: str) -> torch.device:
+def find_device(name: str) -> torch.device:
     """The device of a name; `auto` is the accelerator that is here, else the CPU.
 
-    >>> device_named("cpu")
+    >>> find_device("cpu")
     device(type='cpu')
     """
     if name == AUTO:
@@ -38,14 +38,14 @@ def device_named(name: str) -> torch.device:
     return torch.device(kind) if kind == "mps" else torch.device(kind, number)
 
 
-def described(device: torch.device) -> str:
+def describe_device(device: torch.device) -> str:
     """A device with the name that its driver gives it."""
     if device.type in ("cuda", "xpu"):
         return f"{device} ({getattr(torch, device.type).get_device_name(device)})"
     return str(device)
 
 
-def checked_precision(name: str) -> Precision:
+def check_precision(name: str) -> Precision:
     """The precision itself, or an error that lists them."""
     if name not in PRECISIONS:
         raise InputError(f"precision must be {', '.join(PRECISIONS[:-1])} or {PRECISIONS[-1]}, got {name!r}")

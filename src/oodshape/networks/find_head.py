@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from oodshape.core.errors import HeadError, InputError
-from oodshape.networks.linear_maps import Call, only_logits, read_layers, read_maps
+from oodshape.networks.linear_maps import MapCall, only_logits, read_layers, read_maps
 
 WAY_OUT = (
     'name the right layer with head="..." (`oodshape fit --head ...`), or wrap the network so that it returns that '
@@ -15,20 +15,20 @@ WAY_OUT = (
 LENGTH = 1e-3  # how far the lengths of rows that were made equal may differ
 
 
-def find(net: nn.Module, images: Tensor) -> str:
+def find_head_name(net: nn.Module, images: Tensor) -> str:
     """The name of the one nn.Linear whose output is the logits, or of the module in which a linear map gives them."""
-    layers = linears(net)
+    layers = list_linears(net)
     output, calls = read_layers(net, images, list(layers.values()))
     logits = only_logits(output, len(images))
-    reasons = {name: why_not(calls[layer], logits) for name, layer in layers.items()}
+    reasons = {name: why_not_head(calls[layer], logits) for name, layer in layers.items()}
     found = [name for name, reason in reasons.items() if reason is None]
     if len(found) == 1:
-        giving(calls[layers[found[0]]], logits)
+        find_last_map(calls[layers[found[0]]], logits)
         return found[0]
     if not found:
         _, maps = read_maps(net, images)
         several = {name for name, layer in layers.items() if len(calls[layer]) > 1}
-        given = giving([call for call in maps if call.where not in several], logits)
+        given = find_last_map([call for call in maps if call.where not in several], logits)
         if given is not None:
             return given.where
     count = f"{len(found)} nn.Linear layers give" if found else "no nn.Linear layer gives"
@@ -37,14 +37,14 @@ def find(net: nn.Module, images: Tensor) -> str:
     other = "" if found else ", and no other linear map in it does"
     raise HeadError(
         f"{count} the logits {list(logits.shape)} of {type(net).__name__}{other}; {WAY_OUT}. "
-        + listing({name: layers[name] for name in wide_first}, notes)
+        + _list({name: layers[name] for name in wide_first}, notes)
     )
 
 
-def giving(maps: list[Call], logits: Tensor) -> Call | None:
+def find_last_map(maps: list[MapCall], logits: Tensor) -> MapCall | None:
     """The last of some linear maps that gives the logits; a cosine head is refused."""
-    call = next((call for call in reversed(maps) if why_not([call], logits) is None), None)
-    if call is not None and is_cosine(call):
+    call = next((call for call in reversed(maps) if why_not_head([call], logits) is None), None)
+    if call is not None and _is_cosine(call):
         where = f" in {call.where!r}" if call.where else ""
         raise HeadError(
             f"the logits come from a cosine head{where}: it brings the features and the rows of its weights to equal "
@@ -55,7 +55,7 @@ def giving(maps: list[Call], logits: Tensor) -> Call | None:
     return call
 
 
-def is_cosine(call: Call) -> bool:
+def _is_cosine(call: MapCall) -> bool:
     """Whether features and weights come in equal lengths, one of them in length 1 or both known from several rows."""
     rows, columns = call.features.float().norm(dim=1), call.weight.float().norm(dim=1)
     if not (_all_equal(rows) and _all_equal(columns)):
@@ -68,7 +68,7 @@ def _all_equal(lengths: Tensor) -> bool:
     return bool(lengths.max() - lengths.min() <= LENGTH * lengths.max())
 
 
-def why_not(calls: list[Call], logits: Tensor) -> str | None:
+def why_not_head(calls: list[MapCall], logits: Tensor) -> str | None:
     """The reason why a layer's output is not the logits; None when it is."""
     if len(calls) != 1:
         return f"ran {len(calls)} times in one pass" if calls else "did not run"
@@ -86,20 +86,20 @@ def why_not(calls: list[Call], logits: Tensor) -> str | None:
     return None
 
 
-def linears(net: nn.Module) -> dict[str, nn.Linear]:
+def list_linears(net: nn.Module) -> dict[str, nn.Linear]:
     """The nn.Linear layers of a network by dotted name, each once; the last, likely the head, first."""
     return {name: layer for name, layer in [*net.named_modules()][::-1] if isinstance(layer, nn.Linear)}
 
 
-def module_named(net: nn.Module, name: str) -> nn.Module:
+def find_module(net: nn.Module, name: str) -> nn.Module:
     """The module of this name, or an error that lists the linear layers."""
     try:
         return net.get_submodule(name)
     except AttributeError:
-        raise InputError(f"head={name!r} is not in {type(net).__name__}. " + listing(linears(net), {})) from None
+        raise InputError(f"head={name!r} is not in {type(net).__name__}. " + _list(list_linears(net), {})) from None
 
 
-def listing(layers: dict[str, nn.Linear], notes: dict[str, str]) -> str:
+def _list(layers: dict[str, nn.Linear], notes: dict[str, str]) -> str:
     """The first dozen layers, each with its shape and note."""
     found = [
         f"{name!r} ({layer.in_features} -> {layer.out_features}) {notes.get(name, '')}".rstrip()

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from oodshape.core.errors import InputError
@@ -20,7 +21,7 @@ AT_ONCE = 1 << 18  # bytes of weights that are hashed
 TINY = 1e-12  # a distance that is none
 
 
-def as_float32(values: Any, name: str) -> Tensor:
+def _as_float32(values: Any, name: str) -> Tensor:
     """A numpy array, tensor or nested list as a detached, contiguous float32 tensor."""
     try:
         tensor = values.detach() if isinstance(values, Tensor) else torch.as_tensor(np.asarray(values))
@@ -35,6 +36,10 @@ class Head:
 
     >>> Head.of(([[1.0, 0.0], [0.0, 2.0]], [0.0, 1.0])).logits(torch.tensor([[3.0, 4.0]]))
     tensor([[3., 9.]])
+
+    Attributes:
+        weight: [C, M] float32.
+        bias: [C] float32.
     """
 
     weight: Tensor  # [C, M]
@@ -42,15 +47,25 @@ class Head:
 
     @classmethod
     def of(cls, head: Head | tuple[Any, Any]) -> Head:
-        """A head from a (weight, bias) pair of arrays; a bias of None means zeros."""
+        """Make a head from arrays.
+
+        Args:
+            head: A head, or the pair (weight, bias); a bias of None means zeros.
+
+        Returns:
+            The head.
+
+        Raises:
+            InputError: If the shapes do not fit.
+        """
         if isinstance(head, Head):
             return head
         if not (isinstance(head, (tuple, list)) and len(head) == 2):
             raise InputError(f"head must be a pair (weight [C, M], bias [C]), got {type(head).__name__}")
-        weight = as_float32(head[0], "the head's weight")
+        weight = _as_float32(head[0], "the head's weight")
         if weight.ndim != 2 or 0 in weight.shape:
             raise InputError(f"the head's weight must have shape [classes, features], got {list(weight.shape)}")
-        bias = torch.zeros(len(weight)) if head[1] is None else as_float32(head[1], "the head's bias")
+        bias = torch.zeros(len(weight)) if head[1] is None else _as_float32(head[1], "the head's bias")
         if bias.shape != weight.shape[:1]:
             raise InputError(f"the head's bias has shape {list(bias.shape)}, but its weight has {len(weight)} classes")
         # sums first: they read the weights once, and a scored batch of one image waits for this
@@ -93,11 +108,25 @@ class Head:
         return torch.where(apart > TINY, apart.clamp_min(TINY).reciprocal(), 0.0).fill_diagonal_(0.0)
 
     def logits(self, features: Tensor) -> Tensor:
-        """[N, M] features -> [N, C] logits."""
+        """Compute logits.
+
+        Args:
+            features: [N, M].
+
+        Returns:
+            [N, C] logits.
+        """
         return torch.addmm(self.bias, features, self.weight.T)
 
     def to(self, device: torch.device | str) -> Head:
-        """The same head on another device; itself, with its fingerprint, where it is there already."""
+        """Move the head to a device.
+
+        Args:
+            device: The device.
+
+        Returns:
+            The head there; itself if it is there already.
+        """
         if self.weight.device == torch.device(device):
             return self
         return Head(self.weight.to(device), self.bias.to(device))
@@ -105,7 +134,18 @@ class Head:
 
 @dataclass(frozen=True, eq=False)
 class Outputs:
-    """One batch through one network: penultimate features [N, M], logits [N, C], and the head."""
+    """What one network returns for one batch: features, logits and the head.
+
+    >>> head = Head.of(([[1.0, 0.0], [0.0, 2.0]], None))
+    >>> features = torch.ones(3, 2)
+    >>> len(Outputs(features, head.logits(features), head))
+    3
+
+    Attributes:
+        features: [N, M] penultimate features.
+        logits: [N, C] logits.
+        head: The head.
+    """
 
     features: Tensor
     logits: Tensor
@@ -114,3 +154,9 @@ class Outputs:
     def __len__(self) -> int:
         """The number of images."""
         return len(self.features)
+
+
+def drop_classes(head: Head, left_out: NDArray[np.bool_]) -> Head:
+    """Return the head without the classes for which `left_out` [C] is true."""
+    stays = torch.from_numpy(np.flatnonzero(~left_out)).to(head.weight.device)
+    return Head(head.weight[stays].contiguous(), head.bias[stays].contiguous())

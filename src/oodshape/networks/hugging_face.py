@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from oodshape.core.errors import InputError
 from oodshape.images.decode.preprocessing import FILTERS, Preprocessing
 from oodshape.networks.weights import load_weights
-from oodshape.networks.zero_shot import PROMPT, ZeroShot, check_classes, is_zero_shot, text_features
+from oodshape.networks.zero_shot import PROMPT, ZeroShot, check_classes, compute_text_features, is_zero_shot
 from oodshape.networks.zoo import library
 
 FAR = 0.05  # how far prepared pixels may be from the processor's on average: its resizing may round otherwise
@@ -49,9 +49,9 @@ def from_hugging_face(
             if weights is not None:
                 load_weights(model, weights)
             if text is None:
-                text = text_features(model, transformers.AutoTokenizer.from_pretrained(**here), classes, prompt)
+                text = compute_text_features(model, transformers.AutoTokenizer.from_pretrained(**here), classes, prompt)
             model.text_model = None  # done with it: the head holds what it said
-            return ZeroShot(model, text).eval(), preprocessing_of(processor), classes
+            return ZeroShot(model, text).eval(), read_processor(processor), classes
         net: nn.Module = transformers.AutoModelForImageClassification.from_pretrained(**here)
     except InputError:
         raise
@@ -61,10 +61,10 @@ def from_hugging_face(
         raise InputError(f"transformers cannot open hf:{name}: {' '.join(str(error).split())}") from None
     if weights is not None:
         load_weights(net, weights)
-    return net.eval(), preprocessing_of(processor), _names(net)
+    return net.eval(), read_processor(processor), _names(net)
 
 
-def preprocessing_of(processor: Any) -> Preprocessing:
+def read_processor(processor: Any) -> Preprocessing:
     """The processor's steps as a Preprocessing, held to what the processor gives for a picture."""
     said = {name: getattr(processor, name, None) for name in ("resample", "rescale_factor", "crop_pct")}
     size, crop = (dict(getattr(processor, each, None) or {}) for each in ("size", "crop_size"))

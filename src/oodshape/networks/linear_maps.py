@@ -20,7 +20,7 @@ HUGE = 1e18  # a larger feature or logit is an overflow: its square is infinite 
 
 
 @dataclass(frozen=True)
-class Call:
+class MapCall:
     """A linear map that ran once: its weights, the shape it gave; input and output if there is a row per image."""
 
     shape: list[int]
@@ -51,15 +51,15 @@ class Enlarge:
         return tuple(each * self.factor if at == place else each for at, each in enumerate(args))
 
 
-class Reader(TorchFunctionMode):
+class LinearMapReader(TorchFunctionMode):
     """Sees the linear maps that run, and a number or a vector that is applied to what they gave."""
 
     def __init__(self, n: int, enlarge: Enlarge | None = None) -> None:
         """Of a batch of n images."""
         super().__init__()
         self.n, self.where, self.enlarge, self._seen = n, "", enlarge, 0
-        self.calls: list[Call] = []
-        self._outputs: dict[int, tuple[Tensor, Call]] = {}  # the tensor too, so that its id stays its own
+        self.calls: list[MapCall] = []
+        self._outputs: dict[int, tuple[Tensor, MapCall]] = {}  # the tensor too, so that its id stays its own
 
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """The function's own result, looked at."""
@@ -80,7 +80,7 @@ class Reader(TorchFunctionMode):
         self._seen += seen is not None
         return output
 
-    def _call(self, output: Tensor, inputs: Tensor, weight: Tensor, bias: Tensor | None, places: int) -> Call | None:
+    def _call(self, output: Tensor, inputs: Tensor, weight: Tensor, bias: Tensor | None, places: int) -> MapCall | None:
         """The map as one of an image's features: of their average, where it runs at many places of an image."""
         if weight.ndim != 2 or inputs.ndim < 2 or len(inputs) != self.n or len(output) != self.n:
             return None
@@ -89,23 +89,23 @@ class Reader(TorchFunctionMode):
             return None
         held = None if bias is None else bias.detach()
         seen = features.clone(), logits.clone(), self.where, places, self._seen
-        return Call(list(output.shape), weight.detach(), held, *seen)
+        return MapCall(list(output.shape), weight.detach(), held, *seen)
 
-    def _changed(self, change: Callable[..., Any], left: Any, right: Any) -> Call | None:
+    def _changed(self, change: Callable[..., Any], left: Any, right: Any) -> MapCall | None:
         for one, other in ((left, right), (right, left)):
             known = self._outputs.get(id(one))
             if known is not None and known[0] is one:
-                changed: Call | None = change(known[1], other, one is left)
+                changed: MapCall | None = change(known[1], other, one is left)
                 return changed
         return None
 
-    def _again(self, changed: Call | None, output: Tensor) -> Call | None:
+    def _again(self, changed: MapCall | None, output: Tensor) -> MapCall | None:
         if changed is None or list(output.shape) != changed.shape:
             return None
         return replace(changed, logits=_averaged(output.detach(), changed.places).clone(), where=self.where)
 
 
-class Tap(TorchFunctionMode):
+class InputCapture(TorchFunctionMode):
     """Keeps what one linear map of a forward pass is given, averaged over the places of an image: [N, M].
 
     Nothing but the list is written to, so that torch.compile and torch.export can follow.
@@ -159,17 +159,17 @@ def _all(value: Any, wanted: int) -> bool:
     return all(each == wanted for each in (value if isinstance(value, (tuple, list)) else (value,)))
 
 
-def _scaled(call: Call, by: Any, first: bool) -> Call | None:
+def _scaled(call: MapCall, by: Any, first: bool) -> MapCall | None:
     by = _number(by)
     return None if by is None else replace(call, weight=call.weight * by, bias=_times(call.bias, by))
 
 
-def _divided(call: Call, by: Any, first: bool) -> Call | None:
+def _divided(call: MapCall, by: Any, first: bool) -> MapCall | None:
     by = _number(by)
     return None if by is None or not first else replace(call, weight=call.weight / by, bias=_times(call.bias, 1 / by))
 
 
-def _moved(call: Call, by: Any, first: bool) -> Call | None:
+def _moved(call: MapCall, by: Any, first: bool) -> MapCall | None:
     """With a vector added; one of an image's own would have a row per image."""
     if not isinstance(by, Tensor) or by.shape != call.weight.shape[:1] or len(call.shape) != 2:
         return None
@@ -192,7 +192,7 @@ _MAPS: dict[Any, Callable[..., Any]] = {
     **dict.fromkeys((torch.conv1d, torch.conv2d), _convolution),
     **dict.fromkeys((torch.matmul, torch.mm, Tensor.matmul, Tensor.mm), _product),
 }
-_CHANGES: dict[Any, Callable[[Call, Any, bool], Call | None]] = {
+_CHANGES: dict[Any, Callable[[MapCall, Any, bool], MapCall | None]] = {
     **dict.fromkeys((torch.mul, Tensor.mul, Tensor.mul_), _scaled),  # torch's names for the operators, too
     **dict.fromkeys((torch.div, Tensor.div, Tensor.div_), _divided),
     **dict.fromkeys((torch.add, Tensor.add, Tensor.add_), _moved),
@@ -201,10 +201,10 @@ _CHANGES: dict[Any, Callable[[Call, Any, bool], Call | None]] = {
 
 def read_layers(
     net: nn.Module, images: Tensor, layers: list[nn.Linear], factor: float = 1.0
-) -> tuple[Any, dict[nn.Linear, list[Call]]]:
+) -> tuple[Any, dict[nn.Linear, list[MapCall]]]:
     """One forward pass in eval mode: what the network gives, and every call of the layers, their input multiplied."""
     n = len(images)
-    calls: dict[nn.Linear, list[Call]] = {layer: [] for layer in layers}
+    calls: dict[nn.Linear, list[MapCall]] = {layer: [] for layer in layers}
 
     def record(layer: nn.Linear, args: tuple[Any, ...], kwargs: dict[str, Any], output: Tensor) -> None:
         features, shape = args[0] if args else kwargs["input"], list(output.shape)
@@ -213,7 +213,7 @@ def read_layers(
             features, output = (tensor.detach().clone().reshape(n, -1) for tensor in (features, output))
         else:
             features = output = output.new_empty(0)
-        calls[layer].append(Call(shape, layer.weight, layer.bias, features, output))
+        calls[layer].append(MapCall(shape, layer.weight, layer.bias, features, output))
 
     with eval_mode(net), ExitStack() as hooks:
         for layer in layers:
@@ -226,12 +226,12 @@ def read_layers(
 
 def read_maps(
     net: nn.Module, images: Tensor, inside: str | None = None, enlarge: Enlarge | None = None
-) -> tuple[Any, list[Call]]:
+) -> tuple[Any, list[MapCall]]:
     """One forward pass in eval mode: what the network gives, and every linear map in it, or inside one module.
 
     Whatever the layers are called: functions, 1 x 1 convolutions and products of matrices are seen as they run.
     """
-    reader, running = Reader(len(images), enlarge), list[str]()
+    reader, running = LinearMapReader(len(images), enlarge), list[str]()
 
     def enter(name: str) -> None:
         running.append(name)
@@ -290,7 +290,7 @@ def eval_mode(net: nn.Module) -> Iterator[None]:
                 module.training = training
 
 
-def outputs_of(output: Any) -> list[Tensor]:
+def list_outputs(output: Any) -> list[Tensor]:
     """The tensors in a network's output that may be its logits: itself, .logits, ["logits"], or those of a tuple."""
     if isinstance(output, Mapping) and "logits" in output:
         output = output["logits"]
@@ -306,11 +306,11 @@ def outputs_of(output: Any) -> list[Tensor]:
     return [output]
 
 
-def candidates(output: Any, n: int) -> list[tuple[int, Tensor]]:
+def logit_candidates(output: Any, n: int) -> list[tuple[int, Tensor]]:
     """What may be the logits in a network's output; the first has to be whole, others may be anything."""
-    first, *others = outputs_of(output)
+    first, *others = list_outputs(output)
     rows = [(place, each) for place, each in enumerate(others, 1) if each.shape[:1] == (n,) and each.ndim > 1]
-    return [(0, finite_rows(first, n)), *((place, each.reshape(n, -1)) for place, each in rows)]
+    return [(0, check_logits(first, n)), *((place, each.reshape(n, -1)) for place, each in rows)]
 
 
 def only_logits(output: Any, n: int) -> Tensor:
@@ -318,7 +318,7 @@ def only_logits(output: Any, n: int) -> Tensor:
 
     YOLO's classifiers return (probabilities, logits).
     """
-    found = outputs_of(output)
+    found = list_outputs(output)
     if len(found) == 2 and not found[0].is_meta and found[0].shape == found[1].shape:
         found = [each for each, other in (found, found[::-1]) if not _is_softmax(each, other)] or found
     if len(found) > 1:
@@ -332,30 +332,30 @@ def only_logits(output: Any, n: int) -> Tensor:
             f"the network returns {list(found[0].shape)}, values at many places of an image (segmentation?): "
             "logits must be one row per image, [N, C]; wrap the network so that it returns those of the whole image"
         )
-    return finite_rows(found[0], n)
+    return check_logits(found[0], n)
 
 
 def _is_softmax(values: Tensor, logits: Tensor) -> bool:
     return logits.ndim == 2 and torch.allclose(values.float(), logits.float().softmax(dim=1), atol=1e-5)
 
 
-def logits_of(output: Any) -> Tensor:
+def find_logits(output: Any) -> Tensor:
     """The tensor of logits in a network's output: the first that it may be."""
-    return outputs_of(output)[0]
+    return list_outputs(output)[0]
 
 
-def finite_rows(logits: Tensor, n: int) -> Tensor:
+def check_logits(logits: Tensor, n: int) -> Tensor:
     """[N, C] logits, one row per image and none larger than `HUGE`, or an error."""
     if logits.numel() == 0 or (n > 1 and logits.shape[:1] != (n,)):
         raise InputError(f"the network must return one row of logits per image ({n}), got {list(logits.shape)}")
     logits = logits.reshape(n, -1)
     if logits.is_meta:  # has no values to look at
         return logits
-    check_rows(logits, "logits")
+    check_net_input(logits, "logits")
     return logits
 
 
-def check_rows(values: Tensor, name: str) -> None:
+def check_net_input(values: Tensor, name: str) -> None:
     """Refuse images with NaN, infinite or huge values, naming the first."""
     broken = torch.nonzero(~(values.abs() <= HUGE).all(dim=1)).flatten().tolist()
     if broken:

@@ -14,21 +14,21 @@ from torch import Tensor, nn
 from oodshape.core.errors import InputError
 from oodshape.core.files import one_line
 from oodshape.core.options import HeadOptions, ModelOptions, OpenKeywords, make_options, takes_options
-from oodshape.core.own_code import import_object, locate_failure, working_directory
+from oodshape.core.user_code import import_object, locate_failure, working_directory
 from oodshape.images.decode.preprocessing import Interpolation, Preprocessing, Resize
 from oodshape.networks import zoo
 from oodshape.networks.classifier import Classifier
-from oodshape.networks.device import device_named
+from oodshape.networks.device import find_device
 from oodshape.networks.hugging_face import from_hugging_face
-from oodshape.networks.model_names import FORMS, imagenet_classes, no_model
+from oodshape.networks.model_names import FORMS, imagenet_classes, no_model_error
 from oodshape.networks.published_weights import load_published
 from oodshape.networks.torch_export import load_archive
-from oodshape.networks.weights import classes_in, is_torchscript, load_weights
+from oodshape.networks.weights import count_classes, is_torchscript, load_weights
 from oodshape.networks.zero_shot import HEAD, PROMPT, ZeroShot
 
 
 @dataclass(frozen=True, eq=False)
-class Source:
+class OpenNet:
     """A network that is ready to use, and what its makers say about it."""
 
     classifier: Classifier
@@ -50,7 +50,7 @@ class Source:
         return net.head.weight.detach() if isinstance(net, ZeroShot) else None
 
 
-Model = str | Path | nn.Module | Classifier | Source
+Model = str | Path | nn.Module | Classifier | OpenNet
 
 
 @takes_options(ModelOptions, HeadOptions)
@@ -61,7 +61,7 @@ def open_model(
     prompt: str = PROMPT,
     text: Tensor | None = None,
     **options: Unpack[OpenKeywords],
-) -> Source:
+) -> OpenNet:
     """Open a model: build the network that a spec names, or wrap a torch network.
 
     The number of classes is taken from the weights where a library can build the network for any. A torch network
@@ -84,7 +84,7 @@ def open_model(
     """
     opening, layer = make_options(ModelOptions, options), make_options(HeadOptions, options)
     if opening.device is not None:
-        device_named(opening.device)  # refused before anything is loaded
+        find_device(opening.device)  # refused before anything is loaded
     if isinstance(model, (str, Path)):
         source = _from_spec(str(model), opening, layer, classes, prompt, text)
     else:
@@ -98,18 +98,18 @@ def open_model(
     return source
 
 
-def _given(model: Any, opening: ModelOptions, layer: HeadOptions) -> Source:
+def _given(model: Any, opening: ModelOptions, layer: HeadOptions) -> OpenNet:
     if opening.weights is not None or layer.num_classes is not None:
         raise InputError("weights and num_classes are for a model that is named by a spec; load them into the network")
-    if isinstance(model, Source):
+    if isinstance(model, OpenNet):
         return model
     if not isinstance(model, (nn.Module, Classifier)):
         raise InputError(f"a model is {FORMS}; or a torch network; got {type(model).__name__}")
     classifier = model if isinstance(model, Classifier) else Classifier(model, layer.head)
-    return Source(classifier, spec=type(classifier.net).__name__)
+    return OpenNet(classifier, spec=type(classifier.net).__name__)
 
 
-def prepared(
+def override(
     native: Preprocessing | None,
     *,
     mean: tuple[float, ...] = (),
@@ -138,7 +138,7 @@ def prepared(
     return replace(native, **said) if said else native
 
 
-def built(spec: str) -> tuple[nn.Module, Preprocessing | None]:
+def call_builder(spec: str) -> tuple[nn.Module, Preprocessing | None]:
     """What a user's own function gives: a network, and its preprocessing where it returns a pair.
 
     The working directory can be imported from, as with `python -m`.
@@ -155,10 +155,10 @@ def built(spec: str) -> tuple[nn.Module, Preprocessing | None]:
     return net, preprocessing
 
 
-def names_code(spec: str) -> bool:
+def runs_named_code(spec: str) -> bool:
     """Whether opening a model runs code that its spec names: a function of the user's, or an archive.
 
-    >>> [names_code(spec) for spec in ("my_nets:build", "net.pt2", "timm:resnet18", "resnet50")]
+    >>> [runs_named_code(spec) for spec in ("my_nets:build", "net.pt2", "timm:resnet18", "resnet50")]
     [True, True, False, False]
     """
     kind, colon, _ = spec.partition(":")
@@ -167,7 +167,7 @@ def names_code(spec: str) -> bool:
 
 def _from_spec(
     spec: str, opening: ModelOptions, layer: HeadOptions, classes: tuple[str, ...], prompt: str, text: Tensor | None
-) -> Source:
+) -> OpenNet:
     weights, num_classes = opening.weights, layer.num_classes
     kind, _, name = spec.partition(":")
     names: tuple[str, ...] = ()
@@ -184,7 +184,7 @@ def _from_spec(
     elif name:
         if num_classes is not None:
             raise InputError(f"{spec} decides the number of classes itself: leave num_classes out")
-        net, native = built(spec)
+        net, native = call_builder(spec)
         if weights is not None:
             load_weights(net, weights)
     else:
@@ -193,9 +193,9 @@ def _from_spec(
                 f"{spec} is a TorchScript archive (torch.jit.save): the layers in it cannot be read from Python; give "
                 "the network that it was made from (package.module:function), or a torch.export archive of it (.pt2)"
             )
-        raise no_model(spec)
+        raise no_model_error(spec)
     head = HEAD if isinstance(net, ZeroShot) else layer.head
-    return Source(Classifier(net, head), native, names, spec, opening, layer)
+    return OpenNet(Classifier(net, head), native, names, spec, opening, layer)
 
 
 Opened = tuple[nn.Module, Preprocessing | None, tuple[str, ...]]
@@ -206,7 +206,7 @@ def _from_zoo(name: str, weights: Path | None, num_classes: int | None) -> Opene
     if weights is None and entry.id_set != "digits":
         raise InputError(f"zoo:{name} needs weights ({entry.weights}); give the file (--weights)")
     if weights is not None and num_classes is None:
-        num_classes = classes_in(entry.make(entry.classes), weights)
+        num_classes = count_classes(entry.make(entry.classes), weights)
     of_imagenet = entry.id_set == "imagenet" and num_classes in (None, entry.classes)
     return zoo.build(name, weights, num_classes), entry.native, _imagenet_names() if of_imagenet else ()
 
@@ -283,7 +283,7 @@ def _filled(
             raise InputError(f"{spec} with num_classes={num_classes} has no trained head: give its weights")
         return load_published(f"the published weights of {spec}", partial(make, **trained))
     if num_classes is None:
-        num_classes = classes_in(make(**plain), weights)
+        num_classes = count_classes(make(**plain), weights)
     net = make(**plain) if num_classes is None else make(**plain, num_classes=num_classes)
     load_weights(net, weights)
     return net

@@ -15,7 +15,7 @@ from oodshape.core.errors import InputError
 Family = Literal["ConvNet", "transformer", "MLP"]
 
 
-class Known(NamedTuple):
+class KnownModel(NamedTuple):
     """What is known of a network without building it."""
 
     family: Family
@@ -28,8 +28,8 @@ class Known(NamedTuple):
 
 
 _TEXT = (files("oodshape.networks") / "model_names.csv").read_text(encoding="utf-8")
-KNOWN: dict[str, Known] = {
-    row.pop("name"): Known(**row | {"classes": int(row["classes"])})  # type: ignore[arg-type]  # a table of ours
+KNOWN: dict[str, KnownModel] = {
+    row.pop("name"): KnownModel(**row | {"classes": int(row["classes"])})  # type: ignore[arg-type]  # a table of ours
     for row in csv.DictReader(_TEXT.splitlines())
 }
 FORMS = (
@@ -60,12 +60,12 @@ def check_spec(spec: str) -> None:
     """Refuse a text that names no network."""
     kind, _, name = spec.partition(":")
     if kind == "zoo" and name:
-        check_known(name)
+        check_zoo_name(name)
     elif not (name or spec.lower().endswith(".pt2") or Path(spec).is_file()):
-        raise no_model(spec)
+        raise no_model_error(spec)
 
 
-def no_model(spec: str) -> InputError:
+def no_model_error(spec: str) -> InputError:
     """The error for a text that names no network."""
     if Path(spec).suffix.lower() in WEIGHTS:
         return InputError(
@@ -76,7 +76,7 @@ def no_model(spec: str) -> InputError:
     return InputError(f"{spec!r} names no model; {hint}")
 
 
-def check_known(name: str) -> None:
+def check_zoo_name(name: str) -> None:
     """Refuse a name that the zoo does not have, with those like it."""
     if name in KNOWN:
         return
@@ -86,3 +86,14 @@ def check_known(name: str) -> None:
     like = ", ".join(dict.fromkeys([*part, *close]))
     way_out = f"did you mean {like}?" if like else f"there are {', '.join(KNOWN)}"
     raise InputError(f"no network is called {name!r}; {way_out}")
+
+
+def read_class_names(path: Path) -> tuple[str, ...]:
+    """The names of the classes in a text file, one a line, in the network's order."""
+    if not path.is_file():  # a pipe would be waited for, a device has no end
+        raise InputError(f"cannot read the class names {path}: there is no such file")
+    try:
+        lines = path.read_text(encoding="utf-8-sig").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"cannot read the class names {path}: {error}") from None
+    return tuple(line.strip() for line in lines if line.strip())

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from oodshape.core.errors import InputError
 from oodshape.core.files import one_line, reading
-from oodshape.images.decode.limits import Limits, npz_within
+from oodshape.images.decode.limits import Limits, read_limited_npz
 
 PICKLED = (".pth", ".pt", ".tar", ".bin", ".ckpt")
 WRAPPERS = ("state_dict", "model_state_dict", "model", "net")  # the first that is there holds the weights
@@ -65,7 +65,7 @@ def load_weights(net: nn.Module, path: str | Path) -> None:
     net.load_state_dict({**weights, **kept})
 
 
-def classes_in(net: nn.Module, path: str | Path) -> int | None:
+def count_classes(net: nn.Module, path: str | Path) -> int | None:
     """The number of classes of a checkpoint whose last matrix has other rows than the network's; None for the same."""
     wanted: dict[str, Tensor] = net.state_dict()
     weights = _renamed(read_weights(path), wanted, path)
@@ -113,7 +113,7 @@ def _read_safetensors(path: Path) -> dict[str, Tensor]:
 def _read_jax(path: Path) -> dict[str, Tensor]:
     """The arrays of an .npz file, with names and axes as in torch."""
     weights = {}
-    for name, array in npz_within(path).items():
+    for name, array in read_limited_npz(path).items():
         for theirs, ours in JAX.items():
             name = name.replace(theirs, ours)
         axes = {2: (1, 0), 4: (3, 2, 0, 1)}.get(array.ndim, tuple(range(array.ndim)))

@@ -42,7 +42,7 @@ def is_zero_shot(config: Any) -> bool:
     return getattr(config, "model_type", "") in KINDS and not trained
 
 
-def text_features(model: Any, tokenizer: Any, classes: tuple[str, ...], prompt: str) -> Tensor:
+def compute_text_features(model: Any, tokenizer: Any, classes: tuple[str, ...], prompt: str) -> Tensor:
     """[C, M]: the unit-norm text features of each class name in the prompt."""
     sentences = [prompt.replace("{}", name) for name in classes]
     # SigLIP was trained on sentences of full length

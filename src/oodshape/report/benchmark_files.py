@@ -6,36 +6,33 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from oodshape.benchmark.kept_scores import FILE as SCORES
-from oodshape.benchmark.plan import Options, Prepared
-from oodshape.benchmark.results import Results
-from oodshape.benchmark.run import run_prepared
+from oodshape.benchmark.plan import BenchOptions, Plan
+from oodshape.benchmark.results import RunResults
+from oodshape.benchmark.run import run_plan
 from oodshape.benchmark.spec import Benchmark
 from oodshape.core.files import replacing
-from oodshape.report.pages.benchmark_page import write_page
+from oodshape.report.pages.benchmark_page import write_benchmark_page
 from oodshape.report.tables.markdown_latex import frame_latex, frame_markdown, to_latex, to_markdown
-from oodshape.report.tables.named_tables import Kind, by_ood, tables_of
+from oodshape.report.tables.named_tables import Kind, by_ood, make_named_tables
 from oodshape.report.tables.openood import is_openood, openood_tables, show_openood
 from oodshape.report.tables.table import DEFAULT_COLUMNS, Column, Table
-from oodshape.report.tables.terminal import show
+from oodshape.report.tables.terminal import print_table
 
 if TYPE_CHECKING:
     from rich.console import Console
 
 
-def run_benchmark(benchmark: Benchmark, options: Options, folder: Path) -> Results:
-    """Run a benchmark and write results, tables and page into the folder, and all scores where they are asked for."""
-    results, scores = run_prepared(Prepared.of(benchmark, options))
+def write_benchmark(benchmark: Benchmark, options: BenchOptions, folder: Path) -> RunResults:
+    """Run a benchmark and write results, tables and page into the folder, with the score of every image."""
+    results, scores = run_plan(Plan.of(benchmark, options))
     results.save(folder)
-    (folder / SCORES).unlink(missing_ok=True)  # of an earlier run
-    if scores.wanted(options.keep_scores):
-        scores.save(folder)
+    scores.save(folder)
     write_report(results, folder)
     return results
 
 
 def write_report(
-    results: Results,
+    results: RunResults,
     folder: Path,
     kind: Kind = "model",
     *,
@@ -43,29 +40,28 @@ def write_report(
     columns: tuple[Column, ...] = DEFAULT_COLUMNS,
 ) -> None:
     """Write report.html, table.md and table.tex; the tables start with those of the kind asked for."""
-    tables = tables_of(results, kind, paper=paper, columns=columns)
+    tables = make_named_tables(results, kind, paper=paper, columns=columns)
     tables += [] if kind == "ood" else [by_ood(results, model, columns=columns) for model in results.names("model")]
     folder.mkdir(parents=True, exist_ok=True)
-    write_page(results, folder / "report.html", columns)
+    write_benchmark_page(results, folder / "report.html", columns)
     _write_tables(tables, folder, results)
 
 
-def show_report(
-    results: Results,
+def print_report(
+    results: RunResults,
     console: Console,
     kind: Kind = "model",
     *,
     paper: bool = False,
     columns: tuple[Column, ...] = DEFAULT_COLUMNS,
-    sort: str = "",
 ) -> None:
-    """Print the tables of results, by default sorted by their first column."""
+    """Print the tables of results, the best by their first column on top."""
     show_openood(results, console)
-    for part in tables_of(results, kind, paper=paper, columns=columns, sort=sort or columns[0].name):
-        show(part, console)
+    for part in make_named_tables(results, kind, paper=paper, columns=columns, ranked=True):
+        print_table(part, console)
 
 
-def _write_tables(tables: Sequence[Table], folder: Path, results: Results) -> None:
+def _write_tables(tables: Sequence[Table], folder: Path, results: RunResults) -> None:
     first = list(openood_tables(results)) if is_openood(results) else []
     renderers = (("table.md", to_markdown, frame_markdown), ("table.tex", to_latex, frame_latex))
     for name, render, render_frame in renderers:

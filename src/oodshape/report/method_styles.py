@@ -38,19 +38,19 @@ def display_name(name: str) -> str:
     return RECORDS[name].name if name in RECORDS else name
 
 
-def block(name: str) -> str:
+def table_block(name: str) -> str:
     """The block of a table: the paper's three, methods since the paper, methods that choose, custom methods.
 
-    >>> block("msp"), block("react"), block("optfs-e+react"), block("vim"), block("mine")
+    >>> table_block("msp"), table_block("react"), table_block("optfs-e+react"), table_block("vim"), table_block("mine")
     ('plain', 'shaping', 'optfs', 'later', 'own')
     """
     return RECORDS[name].block if name in RECORDS else OWN
 
 
-def family(name: str) -> str:
+def method_family(name: str) -> str:
     """What a method works on: logits, shaped features or weights (OptFS apart), distances; or it chooses.
 
-    >>> [family(name) for name in ("msp", "dice", "optfs-e+react", "optfs", "vim", "auto", "mine")]
+    >>> [method_family(name) for name in ("msp", "dice", "optfs-e+react", "optfs", "vim", "auto", "mine")]
     ['logits', 'shaping', 'optfs', 'optfs', 'distance', 'choice', 'own']
     """
     return RECORDS[name].family if name in RECORDS else OWN
@@ -70,7 +70,7 @@ OWN_DASHES = _dashed("5 1.5 1 1.5", "5 2.5 1 2.5", "7 1.5 1 1.5", "7 2.5 1 2.5")
 
 
 @dataclass(frozen=True)
-class Style:
+class MethodStyle:
     """How the lines of a method look, in matplotlib's terms; its family gives the colour."""
 
     family: str
@@ -85,7 +85,7 @@ class Style:
     def web(self) -> tuple[str, str]:
         """The same in SVG's terms: colour, and dashes in pixels.
 
-        >>> style("msp").web, style("optfs-e").web, style("auto").web
+        >>> method_style("msp").web, method_style("optfs-e").web, method_style("auto").web
         (('var(--logits)', ''), ('var(--optfs)', '6 2.25'), ('var(--text)', ''))
         """
         dashes = () if self.dashes == "-" else self.dashes[1]
@@ -93,14 +93,14 @@ class Style:
         return f"var(--{name})", " ".join(f"{1.5 * length:g}" for length in dashes)
 
 
-def style(method: str) -> Style:
+def method_style(method: str) -> MethodStyle:
     """The style of a method: by its family and its place in it, or by its name for a custom method.
 
-    >>> style("knn").family, style("knn").color == INKS["distance"].light
+    >>> method_style("knn").family, method_style("knn").color == INKS["distance"].light
     ('distance', True)
     """
-    own = family(method)
+    own = method_family(method)
     if method not in RECORDS:
-        return Style(own, OWN_DASHES[crc32(method.encode()) % len(OWN_DASHES)])
-    members = [name for name in RECORDS if family(name) == own]
-    return Style(own, DASHES[members.index(method) % len(DASHES)])
+        return MethodStyle(own, OWN_DASHES[crc32(method.encode()) % len(OWN_DASHES)])
+    members = [name for name in RECORDS if method_family(name) == own]
+    return MethodStyle(own, DASHES[members.index(method) % len(DASHES)])

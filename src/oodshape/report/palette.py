@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 
-class Ink(NamedTuple):
+class Colour(NamedTuple):
     """One colour, on light grounds and on dark ones."""
 
     light: str
@@ -18,30 +18,30 @@ class Ink(NamedTuple):
 
 
 # what stands below: pages, their panels, and paper
-GROUNDS = {"ground": Ink("#ffffff", "#16171a"), "tint": Ink("#f4f5f7", "#212328")}
+GROUNDS = {"ground": Colour("#ffffff", "#16171a"), "tint": Colour("#f4f5f7", "#212328")}
 # what is read or told apart
 INKS = {
-    "text": Ink("#1c1c1e", "#e6e6e8"),
-    "soft": Ink("#5b6067", "#a9adb5"),
-    "link": Ink("#00568a", "#7cc4f5"),
-    "wrong": Ink("#b3261e", "#ff8a80"),
-    "right": Ink("#0f6b33", "#5fdc8f"),
-    "warn": Ink("#855300", "#fbbf24"),
-    "id": Ink("#0068a8", "#6cbcf0"),
-    "ood": Ink("#b84d00", "#f5a04c"),
-    "logits": Ink("#00756a", "#4cc7b8"),
-    "shaping": Ink("#7a4fa8", "#c3a1ec"),
-    "distance": Ink("#63700f", "#b9c84e"),
-    "optfs": Ink("#a81a6a", "#f58cc4"),
-    "own": Ink("#7d5a3c", "#d3ae8e"),
-    "rest": Ink("#666b73", "#a0a5ad"),
+    "text": Colour("#1c1c1e", "#e6e6e8"),
+    "soft": Colour("#5b6067", "#a9adb5"),
+    "link": Colour("#00568a", "#7cc4f5"),
+    "wrong": Colour("#b3261e", "#ff8a80"),
+    "right": Colour("#0f6b33", "#5fdc8f"),
+    "warn": Colour("#855300", "#fbbf24"),
+    "id": Colour("#0068a8", "#6cbcf0"),
+    "ood": Colour("#b84d00", "#f5a04c"),
+    "logits": Colour("#00756a", "#4cc7b8"),
+    "shaping": Colour("#7a4fa8", "#c3a1ec"),
+    "distance": Colour("#63700f", "#b9c84e"),
+    "optfs": Colour("#a81a6a", "#f58cc4"),
+    "own": Colour("#7d5a3c", "#d3ae8e"),
+    "rest": Colour("#666b73", "#a0a5ad"),
 }
 # lines and washes that nothing is read from
 QUIET = {
-    "line": Ink("#d8dadf", "#3a3d43"),
-    "best": Ink("#d5ebdf", "#1d4a36"),
-    "pale": Ink("#b8bcc4", "#5a5e66"),
-    "shade": Ink("#00000033", "#000000aa"),
+    "line": Colour("#d8dadf", "#3a3d43"),
+    "best": Colour("#d5ebdf", "#1d4a36"),
+    "pale": Colour("#b8bcc4", "#5a5e66"),
+    "shade": Colour("#00000033", "#000000aa"),
 }
 ALL = {**GROUNDS, **INKS, **QUIET}
 

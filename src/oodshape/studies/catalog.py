@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from oodshape.core.errors import InputError, no_such
+from oodshape.core.errors import InputError, unknown
 from oodshape.studies import figures, optfs_variants, tables
-from oodshape.studies.load_networks import Network
-from oodshape.studies.methods import average_by_family, compare_methods, compare_with_optfs
+from oodshape.studies.compare_methods import average_by_family, compare_methods, compare_with_optfs
+from oodshape.studies.load_networks import StudyNetwork
 from oodshape.studies.shaping_functions import profile_shapes, profile_weights
 from oodshape.studies.tables import tabulate_means, tabulate_rows
 
@@ -27,7 +27,7 @@ class Study:
     """
 
     title: str
-    compute: Callable[[Network], DataFrame]
+    compute: Callable[[StudyNetwork], DataFrame]
     tabulate: Callable[[DataFrame, int], DataFrame]
     draw: Callable[[DataFrame], Figure]
     draw_families: Callable[[DataFrame], Figure] | None = None
@@ -42,7 +42,7 @@ STUDIES: dict[str, Study] = {
     ),
     "validation": Study(
         "Validation of the ID-only problem: one theta per OOD set, tested on that set; V score",
-        optfs_variants.validate,
+        optfs_variants.validate_term,
         tabulate_rows,
         figures.draw_validation,
     ),
@@ -86,7 +86,7 @@ STUDIES: dict[str, Study] = {
     ),
     "intuition": Study(
         "The intuition: b = E[I_OOD] relative to a = E[I_ID] = (1, 0)",
-        lambda network: optfs_variants.project_impacts(optfs_variants.validate(network)),
+        lambda network: optfs_variants.project_impacts(optfs_variants.validate_term(network)),
         tabulate_rows,
         figures.draw_intuition,
     ),
@@ -106,7 +106,7 @@ COMPARING = "generalisation"  # the one study whose methods are not fixed
 def select_studies(name: str, methods: Sequence[str] = ()) -> list[str]:
     """Return the studies of a name, one or `all`; `methods` are only for the study that compares methods."""
     if name not in (*STUDIES, "all"):
-        raise no_such("study", name, (*STUDIES, "all"))
+        raise unknown("study", name, (*STUDIES, "all"))
     if methods and name not in (COMPARING, "all"):
         raise InputError(f"the study {name} has fixed methods; leave --methods out (it is for {COMPARING})")
     return [COMPARING] if methods else list(STUDIES) if name == "all" else [name]

@@ -214,7 +214,7 @@ def _sets(frame: DataFrame) -> str:
 def draw_generalisation(table: DataFrame) -> Figure:
     """Draw a point per method: mean AUROC on ConvNets against that on transformers, and against that on MLPs."""
     others = [name for name in table.columns[2:] if table[["ConvNets", name]].dropna().size]
-    figure, panels = plotting.panels(3.6, 1, max(len(others), 1), sharey=True)
+    figure, panels = plotting.create_panels(3.6, 1, max(len(others), 1), sharey=True)
     if not others:
         panels[0].text(0.5, 0.5, "needs a ConvNet and another network", transform=panels[0].transAxes, ha="center")
         return figure

@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from oodshape.benchmark.plan import Model, Options, methods_of, with_settings
-from oodshape.benchmark.run import extracted
+from oodshape.benchmark.plan import BenchModel, BenchOptions, apply_settings, select_methods
+from oodshape.benchmark.run import extract_networks
 from oodshape.benchmark.spec import AUTHORS, ID_SETS, Benchmark
 from oodshape.core.errors import InputError
 from oodshape.features.features import Features
 from oodshape.images.datasets.synthetic import NoiseSet
-from oodshape.images.decode.limits import npz_within
+from oodshape.images.decode.limits import read_limited_npz
 from oodshape.images.identity import smallest
 from oodshape.methods.detector import Method
 from oodshape.methods.registry import find_method
@@ -29,7 +29,7 @@ LAYOUT = "head.npz (weight, bias), train.npz, val.npz or test.npz, and a .npz pe
 
 
 @dataclass(frozen=True, eq=False)
-class Network:
+class StudyNetwork:
     """The features of one network, the methods to fit, and the options of a study."""
 
     name: str
@@ -63,11 +63,11 @@ class Network:
         return {name: find_method(name, self.methods) for name in self.compared_names} or self.methods
 
     @property
-    def with_one_set(self) -> Network:
+    def with_one_set(self) -> StudyNetwork:
         """The same network with the one OOD set to compare methods on, where there is one."""
         return replace(self, ood={self.only: self.ood[self.only]}) if self.only else self
 
-    def with_options(self, ood: str = "", methods: tuple[str, ...] = ()) -> Network:
+    def with_options(self, ood: str = "", methods: tuple[str, ...] = ()) -> StudyNetwork:
         """Set the OOD set that stands for real OOD data and that methods are compared on, and these methods."""
         if ood and ood not in self.ood:
             raise InputError(f"{self.name} has no OOD set {ood!r}; there are {', '.join(self.ood)}")
@@ -104,7 +104,7 @@ def find_folders(paths: Sequence[Path]) -> list[Path]:
     return found
 
 
-def load_folder(folder: Path, panels: Path | None = None, settings: str = "", limit: int | None = None) -> Network:
+def load_folder(folder: Path, panels: Path | None = None, settings: str = "", limit: int | None = None) -> StudyNetwork:
     """Load a network from a folder of feature files; its family and settings follow from the folder's name.
 
     The proxy is scrambled.npz in the folder, or in the folder of the same name below `panels`, and the noise and
@@ -113,7 +113,7 @@ def load_folder(folder: Path, panels: Path | None = None, settings: str = "", li
     """
     more = [] if panels is None else [panels / folder.name / f"{name}.npz" for name in PROXIES]
     found = [*sorted(folder.glob("*.npz")), *(path for path in more if path.is_file())]
-    arrays = {path.stem: npz_within(path) for path in found}
+    arrays = {path.stem: read_limited_npz(path) for path in found}
     try:
         head = arrays.pop("head")
         pair = (head["weight"], head["bias"])
@@ -137,14 +137,14 @@ def load_folder(folder: Path, panels: Path | None = None, settings: str = "", li
     settings = settings or id_set or "general"
     if settings not in ("general", *ID_SETS, AUTHORS):
         raise InputError(f"the settings {settings!r} cannot be used on feature files: they need a benchmark")
-    return Network(
+    return StudyNetwork(
         folder.name,
         "unknown" if entry is None else entry.family,
         train,
         id_test,
         sets,
         surrogates,
-        dict(with_settings(settings, id_set, folder.name)),
+        dict(apply_settings(settings, id_set, folder.name)),
         proxy,
         held_out,
         settings=settings,
@@ -152,11 +152,11 @@ def load_folder(folder: Path, panels: Path | None = None, settings: str = "", li
     )
 
 
-def load_benchmark(benchmark: Benchmark, options: Options) -> Iterator[Network]:
+def load_benchmark(benchmark: Benchmark, options: BenchOptions) -> Iterator[StudyNetwork]:
     """Yield the networks of a benchmark; noise images are created if the benchmark has no set of that name."""
     authors = benchmark.settings == AUTHORS  # then noise is drawn as in their code
     real = AUTHORS_REAL.get(benchmark.of_paper, benchmark.real) if authors else benchmark.real
-    for model in extracted(benchmark, options):
+    for model in extract_networks(benchmark, options):
         sets = dict(model.features)
         train, id_test = sets.pop("train"), sets.pop("test")
         noise = {name: sets.pop(name) for name in SURROGATES if name in sets}
@@ -169,14 +169,14 @@ def load_benchmark(benchmark: Benchmark, options: Options) -> Iterator[Network]:
                     cache=options.cache,
                     **vars(options.run),
                 )
-        yield Network(
+        yield StudyNetwork(
             model.spec.title,
             model.family,
             train,
             id_test,
             sets,
             noise,
-            methods_of(benchmark, options.methods),
+            select_methods(benchmark, options.methods),
             tuple(model.proxy),
             requested_real=real,
             settings=benchmark.settings,
@@ -184,7 +184,7 @@ def load_benchmark(benchmark: Benchmark, options: Options) -> Iterator[Network]:
         )
 
 
-def _noise_side(model: Model) -> int:
+def _noise_side(model: BenchModel) -> int:
     """Return the side of the noise images: the paper's, or that of the test images if they are not resized."""
     steps = model.preprocessing
     return 32 if steps.resize or steps.crop else len(steps.pixels(model.image_set("test")[0]))
@@ -196,10 +196,10 @@ def load_networks(
     models: tuple[str, ...] = (),
     settings: str = "",
     **how: Any,
-) -> list[Network]:
+) -> list[StudyNetwork]:
     """Load the networks of a study from folders of feature files, or without any from a benchmark.
 
-    `how` are the other `Options` of a benchmark.
+    `how` are the other `BenchOptions` of a benchmark.
     """
     if features:
         found = [load_folder(folder, settings=settings, limit=how.get("limit")) for folder in find_folders(features)]
@@ -209,4 +209,4 @@ def load_networks(
                 raise InputError(f"no network {name!r}; there are {', '.join(n.name for n in found)}")
         return [known[name.casefold()] for name in models] or found
     spec = Benchmark.load(benchmark)
-    return list(load_benchmark(spec.with_settings(settings) if settings else spec, Options(models=models, **how)))
+    return list(load_benchmark(spec.with_settings(settings) if settings else spec, BenchOptions(models=models, **how)))

@@ -12,8 +12,8 @@ from oodshape.features.features import Features
 from oodshape.methods.registry import METHODS
 from oodshape.methods.shapes.piecewise import PiecewiseConstant
 from oodshape.metrics.detection import auroc
-from oodshape.studies.load_networks import Network
-from oodshape.studies.methods import find_optfs, measure, measure_all
+from oodshape.studies.compare_methods import find_optfs, measure_all, measure_sets
+from oodshape.studies.load_networks import StudyNetwork
 from oodshape.studies.theta import cosine, fit_dynamic, fit_with_ood, interval_columns, measure_changed
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ NUMBERS = (0, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 TAILS = (0.0, 0.0001, 0.0005, 0.001, 0.005, 0.01, 0.05, 0.1)  # the paper's eight percentile pairs
 
 
-def _sources(network: Network) -> dict[str, Features]:
+def _sources(network: StudyNetwork) -> dict[str, Features]:
     """Return the sets that theta is fitted with: one real OOD set, and the surrogates."""
     return {
         "Real": network.ood[network.real],
@@ -31,7 +31,7 @@ def _sources(network: Network) -> dict[str, Features]:
     }
 
 
-def compare_variants(network: Network) -> DataFrame:
+def compare_variants(network: StudyNetwork) -> DataFrame:
     """Return variant, ood, fpr95, auroc: theta with each source of OOD data, with dynamic classes, and from ID data.
 
     Each theta is tested on every OOD set with the V score; the last variant is the E score of the ID-only theta.
@@ -48,18 +48,18 @@ def compare_variants(network: Network) -> DataFrame:
     return measure_all(network, detectors | {"Ours (V)": vanilla, "Ours (E)": methods["optfs-e"].fit(train)}, "variant")
 
 
-def sweep_intervals(network: Network, numbers: Sequence[int] = NUMBERS) -> DataFrame:
+def sweep_intervals(network: StudyNetwork, numbers: Sequence[int] = NUMBERS) -> DataFrame:
     """Return k, method (optfs-v, optfs-e), ood, fpr95, auroc for each number of intervals; k = 0 is Energy."""
     return _sweep(network, "k", numbers)
 
 
-def sweep_limits(network: Network, tails: Sequence[float] = TAILS) -> DataFrame:
+def sweep_limits(network: StudyNetwork, tails: Sequence[float] = TAILS) -> DataFrame:
     """Return tail, method, ood, fpr95, auroc, lower, upper (the limits); tail = 0 is the whole range."""
     frame, quantile = _sweep(network, "tail", tails), network.train.stats.quantile
     return frame.assign(lower=frame["tail"].map(quantile), upper=(1 - frame["tail"]).map(quantile))
 
 
-def _sweep(network: Network, setting: str, values: Sequence[float]) -> DataFrame:
+def _sweep(network: StudyNetwork, setting: str, values: Sequence[float]) -> DataFrame:
     from pandas import DataFrame
 
     methods, rows = network.methods, []
@@ -70,11 +70,11 @@ def _sweep(network: Network, setting: str, values: Sequence[float]) -> DataFrame
                 method = methods["energy"]
             else:
                 method = replace(methods[name], shape=replace(find_optfs(methods), **settings))
-            rows += measure(network, method.fit(network.train), **settings, method=name)
+            rows += measure_sets(network, method.fit(network.train), **settings, method=name)
     return DataFrame(rows)
 
 
-def compare_dynamic(network: Network) -> DataFrame:
+def compare_dynamic(network: StudyNetwork) -> DataFrame:
     """Return curve, left, right, theta with the network's classes and with changing ones, and the changed ratios."""
     from pandas import DataFrame, concat
 
@@ -86,7 +86,7 @@ def compare_dynamic(network: Network) -> DataFrame:
     return concat(frames, ignore_index=True)
 
 
-def validate(network: Network) -> DataFrame:
+def validate_term(network: StudyNetwork) -> DataFrame:
     """Return ood, norm_ratio |b|/|a|, cosine cos(a, b), auroc_with, auroc_without: may the OOD term be left out?
 
     a and b are the mean impacts of the training set and of the OOD set. auroc_with is that of theta ~ a - b on the same
@@ -115,7 +115,7 @@ def validate(network: Network) -> DataFrame:
 
 
 def project_impacts(table: DataFrame) -> DataFrame:
-    """Return ood, x, y, degrees, orthogonal, turned: b in the plane where a is (1, 0), from the table of `validate`.
+    """Return ood, x, y, degrees, orthogonal, turned: b in the plane where a is (1, 0), from `validate_term`.
 
     orthogonal is the length of b orthogonal to a, and turned the angle between a and a - b in degrees.
     """

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from oodshape.core.files import replacing
-from oodshape.report.method_styles import CHOICE, FAMILIES, display_name, family, style
+from oodshape.report.method_styles import CHOICE, FAMILIES, display_name, method_family, method_style
 from oodshape.report.palette import INKS, OOD_COLOR, PALE, TEXT, WASH
 
 if TYPE_CHECKING:
@@ -32,8 +32,8 @@ _OPTFS = INKS["optfs"].light
 _VARIANTS: dict[str, tuple[str, Any]] = {
     "optfs with OOD": (OOD_COLOR, "-"),
     **dict.fromkeys(("Real", "Gaussian", "Uniform"), (_OPTFS, "-")),
-    "Ours (V)": (_OPTFS, style("optfs-v").dashes),
-    "Ours (E)": (_OPTFS, style("optfs-e").dashes),
+    "Ours (V)": (_OPTFS, method_style("optfs-v").dashes),
+    "Ours (E)": (_OPTFS, method_style("optfs-e").dashes),
     "Dynamic": (INKS["own"].light, (0, (1, 1))),
 }
 
@@ -49,7 +49,7 @@ def use_style() -> Iterator[None]:
         yield
 
 
-def panels(height: float, rows: int = 1, columns: int = 1, **settings: Any) -> tuple[Figure, list[Axes]]:
+def create_panels(height: float, rows: int = 1, columns: int = 1, **settings: Any) -> tuple[Figure, list[Axes]]:
     """Create a figure as wide as a column of a paper, or as both for several columns, and its axes, row by row."""
     from matplotlib.figure import Figure
 
@@ -69,7 +69,7 @@ def network_panels(
     groups = list(frame.groupby("network", sort=False))
     across = min(across, len(groups))
     blocks = -(-len(groups) // across)
-    figure, axes = panels(0.35 + height * blocks, rows * blocks, across)
+    figure, axes = create_panels(0.35 + height * blocks, rows * blocks, across)
     found: list[tuple[DataFrame, list[Axes]]] = []
     for place, (name, part) in enumerate(groups):
         block, column = divmod(place, across)
@@ -92,7 +92,7 @@ def line_style(name: str) -> dict[str, Any]:
     if name in _VARIANTS:
         color, dashes = _VARIANTS[name]
     else:
-        color, dashes = style(name).color, style(name).dashes
+        color, dashes = method_style(name).color, method_style(name).dashes
     return {"color": color, "linestyle": dashes}
 
 
@@ -114,7 +114,7 @@ def add_legend(figure: Figure, columns: int, handles: Any = None, labels: Any = 
     figure.legend(handles, labels, loc="outside lower center", ncols=columns, columnspacing=1.0, **short)
 
 
-def save(figure: Figure, folder: Path, name: str) -> list[Path]:
+def save_figure(figure: Figure, folder: Path, name: str) -> list[Path]:
     """Write the figure as SVG, PDF and PNG, and return the paths."""
     stamps: dict[str, Any] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}, "png": {}}
     folder.mkdir(parents=True, exist_ok=True)
@@ -157,7 +157,7 @@ def draw_scatter(axes: Axes, points: Sequence[Point], pale: Sequence[Point] = ()
     """Draw a marker per method in its family's colour, `pale` ones in grey, and the visible part of the line x = y."""
     for point in (*pale, *points):
         color = WASH if point in pale else line_style(point.name)["color"]
-        axes.plot([point.x], [point.y], MARKERS[family(point.name)], color=color, markersize=4.5)
+        axes.plot([point.x], [point.y], MARKERS[method_family(point.name)], color=color, markersize=4.5)
         if point.ring:
             axes.plot([point.x], [point.y], "o", color=TEXT, fillstyle="none", markersize=8, markeredgewidth=0.8)
     wide, high = sorted(axes.get_xlim()), sorted(axes.get_ylim())
@@ -175,7 +175,7 @@ def name_points(axes: Axes, points: Sequence[Point], pale: Sequence[Point] = ())
     at = {point: axes.transData.transform((point.x, point.y)) for point in (*points, *pale)}
     taken = [(x, x, y) for x, y in at.values()]  # where a point or a name begins and ends, and its height
     for point in sorted(
-        points, key=lambda one: (not one.ring, family(one.name) not in (CHOICE, "optfs"), -sum(at[one]))
+        points, key=lambda one: (not one.ring, method_family(one.name) not in (CHOICE, "optfs"), -sum(at[one]))
     ):
         name = display_name(point.name)
         wide = 0.59 * SIZE * len(name) * scale
@@ -196,9 +196,9 @@ def add_family_legend(figure: Figure, names: Sequence[str], more: Mapping[str, A
     """Add a legend of the families of these methods, and of `more` lines by label, below the axes."""
     from matplotlib.lines import Line2D
 
-    first = {family(name): name for name in reversed(names)}
+    first = {method_family(name): name for name in reversed(names)}
     looks: dict[str, Any] = {
-        title: {"linestyle": "none", "marker": MARKERS[own], "color": style(first[own]).color}
+        title: {"linestyle": "none", "marker": MARKERS[own], "color": method_style(first[own]).color}
         for own, title in FAMILIES.items()
         if own in first
     }

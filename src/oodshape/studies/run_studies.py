@@ -13,20 +13,20 @@ from oodshape.report.tables import paper as paper_tables
 from oodshape.report.tables.markdown_latex import frame_latex, frame_markdown
 from oodshape.studies import plotting
 from oodshape.studies.catalog import STUDIES
-from oodshape.studies.load_networks import Network
+from oodshape.studies.load_networks import StudyNetwork
 from oodshape.studies.tables import supported_decimals
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
 
-def write(name: str, networks: Sequence[Network], folder: Path, *, paper: bool = False) -> Iterator[Path]:
+def write_study(name: str, networks: Sequence[StudyNetwork], folder: Path, *, paper: bool = False) -> Iterator[Path]:
     """Run a study and write its table (CSV, Markdown, LaTeX) and figures (SVG, PDF, PNG); yield each path.
 
     The CSV file holds the tidy rows, the other files the printed table, with `paper` next to the paper's figures.
     """
     study = STUDIES[name]
-    frame = compute(name, networks)
+    frame = compute_study(name, networks)
     table, notes = study.tabulate(frame, _decimals(networks)), _notes(networks)
     if paper and name in paper_tables.STUDIES:
         id_sets = {network.name: network.id_set for network in networks}
@@ -46,16 +46,16 @@ def write(name: str, networks: Sequence[Network], folder: Path, *, paper: bool =
         if draw is not None:
             with plotting.use_style():
                 figure = draw(frame)
-            yield from plotting.save(figure, folder, stem)
+            yield from plotting.save_figure(figure, folder, stem)
 
 
-def print_study(name: str, networks: Sequence[Network]) -> str:
+def print_study(name: str, networks: Sequence[StudyNetwork]) -> str:
     """Run a study and return its table as Markdown with title and notes."""
-    table = STUDIES[name].tabulate(compute(name, networks), _decimals(networks))
+    table = STUDIES[name].tabulate(compute_study(name, networks), _decimals(networks))
     return frame_markdown(table, STUDIES[name].title, _notes(networks))
 
 
-def compute(name: str, networks: Sequence[Network]) -> DataFrame:
+def compute_study(name: str, networks: Sequence[StudyNetwork]) -> DataFrame:
     """Return the tidy rows of a study for all networks, with the columns network and family first."""
     from pandas import concat
 
@@ -68,16 +68,16 @@ def compute(name: str, networks: Sequence[Network]) -> DataFrame:
     return concat(frames, ignore_index=True)
 
 
-def _fewest_images(networks: Sequence[Network]) -> int:
+def _fewest_images(networks: Sequence[StudyNetwork]) -> int:
     """Return the smallest number of images that a mean over OOD sets is based on."""
     return min(min(len(each.id_test), sum(map(len, each.ood.values()))) for each in networks)
 
 
-def _decimals(networks: Sequence[Network]) -> int:
+def _decimals(networks: Sequence[StudyNetwork]) -> int:
     return supported_decimals(_fewest_images(networks))
 
 
-def _notes(networks: Sequence[Network]) -> list[str]:
+def _notes(networks: Sequence[StudyNetwork]) -> list[str]:
     return [
         f"Percent where a column says {', '.join(metric.head for metric in DEFAULT_METRICS)} or r; {CONVENTION}.",
         " ".join(metric.note for metric in DEFAULT_METRICS),

@@ -14,7 +14,7 @@ from oodshape.features.features import Features
 from oodshape.methods.base import Shape
 from oodshape.methods.shapes.optfs import OptFS
 from oodshape.methods.training import Training
-from oodshape.studies.load_networks import Network
+from oodshape.studies.load_networks import StudyNetwork
 from oodshape.studies.theta import fit_with_ood, interval_columns
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ BY_VALUE = ("react", "bfact", "vra-p")  # theta is a function of the feature val
 BY_VECTOR = ("ash-p", "ash-b", "ash-s", "ash-rand")  # theta depends on the other features too
 
 
-def profile_shapes(network: Network) -> DataFrame:
+def profile_shapes(network: StudyNetwork) -> DataFrame:
     """Return curve, left, right, theta, std, count: theta over OptFS's intervals, for the paper's eight panels.
 
     The curves are ReAct, BFAct and VRA-P (theta at the middle of the interval), OptFS without and with OOD data, and
@@ -70,26 +70,26 @@ def profile_intervals(shape: Shape, sets: Iterable[Features], edges: Array) -> t
         for _, raw in features.chunks():
             z = raw.float().cpu()
             shaped, keep = shape(z).double(), z != 0
-            sums += sum_by_interval(z[keep].numpy(), (shaped[keep] / z[keep]).numpy(), edges)
+            sums += _sum_by_interval(z[keep].numpy(), (shaped[keep] / z[keep]).numpy(), edges)
     count, total, squares = sums[:, 1:-1]
-    mean, std = mean_and_std(count, total, squares)
+    mean, std = mean_std(count, total, squares)
     return count.astype(np.int64), mean, std
 
 
-def sum_by_interval(z: Array, values: Array, edges: Array) -> Array:
+def _sum_by_interval(z: Array, values: Array, edges: Array) -> Array:
     """Return [3, K + 2]: count, sum and sum of squares of values whose z lies before, in, after the intervals."""
     cell = np.searchsorted(np.asarray(edges, np.float32), z.ravel(), side="right")
     return np.array([np.bincount(cell, values.ravel() ** power, len(edges) + 1) for power in range(3)])
 
 
-def mean_and_std(count: Array, total: Array, squares: Array) -> tuple[Array, Array]:
+def mean_std(count: Array, total: Array, squares: Array) -> tuple[Array, Array]:
     """Return the mean and the standard deviation from sums of values and of squares; NaN if there are no values."""
     with np.errstate(invalid="ignore", divide="ignore"):
         mean = total / count
         return mean, np.sqrt(np.maximum(squares / count - mean**2, 0.0))
 
 
-def profile_weights(network: Network, optfs: OptFS = OptFS()) -> DataFrame:
+def profile_weights(network: StudyNetwork, optfs: OptFS = OptFS()) -> DataFrame:
     """Return set, left, right, count, mean, std: the weights of the predicted class by interval of the feature value.
 
     The intervals are those of OptFS on the training set; the sets are the ID test set and the real OOD set.
@@ -101,8 +101,8 @@ def profile_weights(network: Network, optfs: OptFS = OptFS()) -> DataFrame:
     for name, features in {"ID": network.id_test, f"OOD ({network.real})": network.ood[network.real]}.items():
         sums, weight = np.zeros((3, len(edges) + 1)), features.head.weight.cpu().double()
         for _, raw, classes in features.classified_chunks():
-            sums += sum_by_interval(raw.float().cpu().numpy(), weight[classes.cpu()].numpy(), edges)
+            sums += _sum_by_interval(raw.float().cpu().numpy(), weight[classes.cpu()].numpy(), edges)
         count, total, squares = sums[:, 1:-1]
-        mean, std = mean_and_std(count, total, squares)
+        mean, std = mean_std(count, total, squares)
         parts.append(DataFrame({"set": name, **interval_columns(edges), "count": count, "mean": mean, "std": std}))
     return concat(parts, ignore_index=True)

@@ -9,8 +9,8 @@ import numpy as np
 
 from oodshape.methods.registry import METHODS
 from oodshape.metrics.registry import DEFAULT_METRICS
-from oodshape.studies.methods import average_by_family
-from oodshape.studies.shaping_functions import mean_and_std
+from oodshape.studies.compare_methods import average_by_family
+from oodshape.studies.shaping_functions import mean_std
 from oodshape.studies.theta import cosine
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ def tabulate_weights(frame: DataFrame, digits: int = 1) -> DataFrame:
     rows["squares"] = ((rows["std"] ** 2 + rows["mean"] ** 2) * rows["count"]).fillna(0)
     groups = rows.groupby(["network", "part", "set"], sort=False)
     sums = groups[["count", "total", "squares"]].sum().join(groups.agg({"left": "min", "right": "max"})).reset_index()
-    mean, std = mean_and_std(sums["count"].to_numpy(), sums["total"].to_numpy(), sums["squares"].to_numpy())
+    mean, std = mean_std(sums["count"].to_numpy(), sums["total"].to_numpy(), sums["squares"].to_numpy())
     sums["z"] = [f"{a:z.2f} to {b:z.2f}" for a, b in zip(sums["left"], sums["right"], strict=True)]
     sums["values"] = sums["count"].map("{:.0f}".format)
     sums["weight"] = [f"{m:.4f} ± {s:.4f}" if np.isfinite(m) else "" for m, s in zip(mean, std, strict=True)]

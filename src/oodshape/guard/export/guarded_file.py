@@ -24,10 +24,10 @@ from numpy.typing import NDArray
 from oodshape.core.errors import InputError, import_optional
 from oodshape.core.files import one_line, reading
 from oodshape.core.values import Ascending, AtLeast, Sizes, check_fields
-from oodshape.guard.export.onnx_file import ADVICE, read_sealed
+from oodshape.guard.export.edit_onnx import ADVICE, read_exported
 from oodshape.guard.verdict import NO_SCORE, Verdict
 from oodshape.images.decode.limits import TURNS
-from oodshape.images.decode.preprocessing import Preprocessing, rows_by_size
+from oodshape.images.decode.preprocessing import Preprocessing, group_rows_by_size
 from oodshape.images.decode.read import Unreadable, open_image
 from oodshape.images.sources.image_set import Image
 from oodshape.metrics import conformal
@@ -63,7 +63,7 @@ class ExportMetadata:
             raise InputError(f"it has {len(self.names)} names of classes, its graph has {self.classes} classes")
         if self.groups is not None and self.groups.max() >= self.classes:
             raise InputError(f"a calibration image has the class {self.groups.max()}, there are {self.classes}")
-        wanted = conformal.limits(self.calibration, self.alpha, self.groups, self.classes)
+        wanted = conformal.class_limits(self.calibration, self.alpha, self.groups, self.classes)
         if not np.array_equal(self.threshold, wanted):
             raise InputError("its threshold is not the one of its calibration scores and alpha")
 
@@ -113,11 +113,13 @@ def _names(text: str) -> tuple[str, ...]:
 class GuardedFile:
     """Images (paths, encoded bytes, PIL images, uint8 arrays) -> verdicts, by the ONNX file of a guard.
 
-    guarded = GuardedFile("guarded.onnx")
-    guarded("cat.jpg").accepted
+    Neither torch nor the network's code is needed. Several threads may call it at the same time. The checksum of the
+    file and its metadata are verified, and a file with external data is refused.
 
-    Neither torch nor the network's code is needed. Threads may call it at the same time. The checksum of the file and
-    its metadata are verified, and data in other files is refused.
+    >>> GuardedFile("missing.onnx")
+    Traceback (most recent call last):
+    ...
+    oodshape.core.errors.InputError: ...
     """
 
     def __init__(self, path: str | Path, *, threads: int | None = None, provider: str = CPU) -> None:
@@ -132,7 +134,7 @@ class GuardedFile:
         Raises:
             InputError: The file is not one of `export`, or the provider is missing or gives other scores.
         """
-        self.path, data = Path(path), read_sealed(Path(path))
+        self.path, data = Path(path), read_exported(Path(path))
         self._session = open_session(data, threads, self.path, provider)
         with reading(self.path, ADVICE):
             metadata = self._session.get_modelmeta().custom_metadata_map
@@ -145,7 +147,7 @@ class GuardedFile:
         self.preprocessing, self.exif = self.metadata.preprocessing, self.metadata.exif
         self._class_scores = {conformal.POOL: self.metadata.calibration}
         if self.metadata.groups is not None:
-            self._class_scores = conformal.by_class(
+            self._class_scores = conformal.group_by_class(
                 self.metadata.calibration, self.metadata.groups, self.metadata.alpha
             )
         fixed = len(shape) == 4 and all(isinstance(side, int) for side in shape[2:])
@@ -169,7 +171,17 @@ class GuardedFile:
                 )
 
     def __call__(self, images: Any) -> Any:
-        """Return the verdict on one image, or a list of verdicts; an image that cannot be read is an error."""
+        """Return the verdict on one image, or a list of verdicts on several images.
+
+        Args:
+            images: A path, encoded bytes, a PIL image or a uint8 array, or several of them.
+
+        Returns:
+            The verdict or verdicts.
+
+        Raises:
+            InputError: If an image cannot be read.
+        """
         one = isinstance(images, (str, bytes, bytearray, PathLike, PIL.Image.Image, np.ndarray))
         pixels = [self.pixels(image) for image in ([images] if one else images)]
         found = self.verdicts(pixels)
@@ -179,7 +191,14 @@ class GuardedFile:
         return found[0] if one else found
 
     def pixels(self, image: str | PathLike[str] | bytes | Image) -> Pixels:
-        """Decode an image, turn it as its EXIF orientation says where the guard does, resize and crop: [H, W, C]."""
+        """Decode, rotate (if the guard follows the EXIF orientation), resize and crop an image.
+
+        Args:
+            image: A path, encoded bytes, a PIL image or a uint8 array.
+
+        Returns:
+            uint8 [H, W, C].
+        """
         if isinstance(image, PIL.Image.Image) and self.exif == EXIF[True]:
             image = PIL.ImageOps.exif_transpose(image)
         if isinstance(image, (PIL.Image.Image, np.ndarray)):
@@ -188,13 +207,27 @@ class GuardedFile:
             return self.preprocessing.pixels(self._read(image))
 
     def prepared(self, images: Iterable[Any]) -> Floats:
-        """float32 [N, C, H, W]: what the graph takes as `images`."""
+        """Prepare images as the graph takes them.
+
+        Args:
+            images: Images of any kind that a call takes.
+
+        Returns:
+            float32 [N, C, H, W].
+        """
         return self.preprocessing.normalized(np.stack([self.pixels(image) for image in images]))
 
     def verdicts(self, pixels: list[Pixels]) -> list[Verdict | InputError]:
-        """A verdict for each prepared image, those of one size together; an error for one of a size that is refused."""
+        """Decide on prepared images; images of the same size share a batch.
+
+        Args:
+            pixels: What `pixels` returned for each image.
+
+        Returns:
+            A verdict for each image, or an error for an image of a size that the guard refuses.
+        """
         found: dict[int, Verdict | InputError] = {}
-        for rows in rows_by_size(pixels):
+        for rows in group_rows_by_size(pixels):
             height, width = pixels[rows[0]].shape[:2]
             if self.size in (None, (height, width)):
                 logits, scores = self._run(np.stack([pixels[row] for row in rows]))

@@ -24,17 +24,17 @@ from oodshape.core.errors import InputError, import_optional
 from oodshape.core.files import one_line, replacing
 from oodshape.core.progress import progress_bar
 from oodshape.core.text import format_count
+from oodshape.guard.export.edit_onnx import add_checksum, read_exported
 from oodshape.guard.export.guarded_file import EXIF, OUTPUTS, open_session
-from oodshape.guard.export.onnx_file import read_sealed, seal
 from oodshape.guard.fitted import Fitted
-from oodshape.images.decode.prefetch import prepared
+from oodshape.images.decode.prefetch import prepare_item
 from oodshape.images.decode.preprocessing import Preprocessing, check_shape
-from oodshape.images.sources.listing import Given, one_by_one
+from oodshape.images.sources.open_images import Given, stream_images
 from oodshape.methods.detector import Detector
-from oodshape.methods.guarded_net import GuardedNet, wrap
+from oodshape.methods.guarded_net import GuardedNet, wrap_network
 from oodshape.methods.registry import METHODS
 from oodshape.networks.classifier import Classifier
-from oodshape.networks.loading import Source
+from oodshape.networks.loading import OpenNet
 
 OPSET = 18
 TOLERANCE = 1e-4  # of the largest value, between torch and the ONNX runtime
@@ -79,18 +79,42 @@ def export_onnx(
     method: str = "",
     progress: bool | None = None,
 ) -> ExportReport:
-    """Write `images` [N, ...] -> `logits`, `score`, `accepted` as one ONNX file, for any N, and compare it with torch.
+    """Write network and detector as one ONNX file, `images` [N, ...] -> `logits`, `score`, `accepted`, for any N.
 
-    The input `threshold` ([1], or one per predicted class) has the detector's as its default. The graph runs in
-    onnxruntime on the images given, and a difference from torch that rounding does not explain is an error: then
-    no file is written. The name of the `method`, preprocessing, class names and calibration scores go into the file's
-    metadata, and so does `upright`: whether images are turned as their EXIF orientation says. The file ends with a
-    checksum. `progress` shows the steps; None: where standard error is a terminal.
+    The graph is compared with torch on the images given. The input `threshold` ([1], or one per predicted class) has
+    the detector's as its default. The file ends with a checksum.
+
+    Args:
+        net: The network.
+        detector: The calibrated detector.
+        path: The file to write.
+        images: [N, ...] images as the network takes them, to compare on.
+        preprocessing: Preprocessing for the file's metadata.
+        upright: Whether images are rotated as their EXIF orientation says, for the metadata.
+        classes: Class names for the metadata.
+        head: The dotted name of the head, if it cannot be found by value.
+        method: Name of the method for the metadata.
+        progress: Whether to show the steps; None: if standard error is a terminal.
+
+    Returns:
+        How the graph compares with torch.
+
+    Raises:
+        InputError: If the method cannot be exported, or the graph differs from torch by more than rounding; then no
+            file is written.
+
+    >>> from oodshape import METHODS, Features
+    >>> net, images = nn.Sequential(nn.Flatten(), nn.Linear(12, 4)), torch.rand(2, 3, 2, 2)
+    >>> train = Features.extract(Classifier(net), images, prepared=True, progress=False)
+    >>> export_onnx(net, METHODS["msp"].fit(train), "guarded.onnx", images)
+    Traceback (most recent call last):
+    ...
+    oodshape.core.errors.InputError: ...
     """
     onnx, _, _ = (import_optional(name, "onnx", "ONNX export") for name in ("onnx", "onnxruntime", "onnxscript"))
     if not isinstance(images, Tensor) or images.ndim < 2 or len(images) == 0:
         raise InputError("export needs a batch of preprocessed images [N, ...] to trace the network and to compare")
-    guarded = wrap(net, detector, detector.limits, head, images)
+    guarded = wrap_network(net, detector, detector.limits, head, images)
     names = None if classes is None else list(map(str, classes))
     if names is not None and len(names) != guarded.tap.out_features:
         raise InputError(f"{len(names)} class names were given, the network has {guarded.tap.out_features} classes")
@@ -118,8 +142,8 @@ def export_onnx(
         model.graph.output.remove(features)
         onnx.checker.check_model(model)
         with replacing(path) as temporary:
-            temporary.write_bytes(seal(model.SerializeToString()))
-            (alone,) = open_session(read_sealed(temporary)).run(["score"], {"images": _array(images[:1])})
+            temporary.write_bytes(add_checksum(model.SerializeToString()))
+            (alone,) = open_session(read_exported(temporary)).run(["score"], {"images": _array(images[:1])})
             apart = float(np.abs(alone - answers["score"][:1]).max())
             if not apart <= TOLERANCE * float(np.abs(answers["score"]).max()):
                 raise InputError(f"{path} was not written: an image's score alone and in a batch differ by {apart:.2g}")
@@ -275,11 +299,11 @@ COMPARED = 64  # images at the most
 
 
 def export_guard(
-    guard: Fitted, source: Source, path: str | Path, images: Given | None = None, progress: bool | None = None
+    guard: Fitted, source: OpenNet, path: str | Path, images: Given | None = None, progress: bool | None = None
 ) -> ExportReport:
     """Write the ONNX file, compared on the first images given, or on made-up ones; how it compares."""
     about = guard.about
-    batch = made_up(guard.preprocessing) if images is None else _given(guard, images)
+    batch = _make_test_images(guard.preprocessing) if images is None else _given(guard, images)
     check_shape(batch.shape[1:], about.input_shape)
     return export_onnx(
         source.classifier,
@@ -295,9 +319,9 @@ def export_guard(
 
 
 def _given(guard: Fitted, images: Given) -> Tensor:
-    listing = one_by_one(images)
+    listing = stream_images(images)
     read = partial(listing.read, upright=guard.about.upright)
-    every = (prepared(read, guard.preprocessing, pair) for pair in listing.pairs())
+    every = (prepare_item(read, guard.preprocessing, pair) for pair in listing.pairs())
     found = list(islice((pixels for pixels in every if not isinstance(pixels, InputError)), COMPARED))
     if not found:
         raise InputError(f"no image of {listing.name} can be read; give other images to compare on")
@@ -305,11 +329,11 @@ def _given(guard: Fitted, images: Given) -> Tensor:
     return guard.preprocessing.normalize(np.stack(one_size))
 
 
-def made_up(preprocessing: Preprocessing, count: int = 16) -> Tensor:
+def _make_test_images(preprocessing: Preprocessing, count: int = 16) -> Tensor:
     """[count, C, H, W]: smooth random images, seeded, prepared as the network wants them.
 
     >>> from oodshape.images.decode.preprocessing import IMAGENET
-    >>> made_up(IMAGENET, 2).shape
+    >>> _make_test_images(IMAGENET, 2).shape
     torch.Size([2, 3, 224, 224])
     """
     size = preprocessing.size

@@ -16,12 +16,12 @@ from oodshape.core.files import replacing
 from oodshape.core.options import RunOptions
 from oodshape.core.progress import progress_bar
 from oodshape.core.text import format_count
-from oodshape.guard.describe import guarantee_line
+from oodshape.guard.describe import describe_guarantee
+from oodshape.guard.export.edit_onnx import read_exported, replace_threshold
 from oodshape.guard.export.guarded_file import EXIF, GuardedFile, Pixels
-from oodshape.guard.export.onnx_file import read_sealed, replace_threshold
 from oodshape.guard.verdict import Verdict
-from oodshape.images.decode.prefetch import decoded
-from oodshape.images.sources.listing import Given, chunks, one_by_one
+from oodshape.images.decode.prefetch import prefetch
+from oodshape.images.sources.open_images import Given, split_chunks, stream_images
 from oodshape.metrics import conformal
 
 DEFAULT = RunOptions()
@@ -77,14 +77,14 @@ def recalibrate(
         classes = np.array([verdict.class_index for verdict in found], np.int32)
         groups = None if metadata.groups is None else classes
     conformal.check_enough(len(scores), alpha)
-    limits = conformal.limits(scores, alpha, groups, guarded.classes)
+    limits = conformal.class_limits(scores, alpha, groups, guarded.classes)
     arrays = {"calibration": scores.astype("<f4")} | ({} if groups is None else {"groups": groups.astype("<i4")})
     said = {"alpha": str(alpha), "threshold": json.dumps(limits.tolist())}
     said |= {name: base64.b64encode(array.tobytes()).decode() for name, array in arrays.items()}
     with replacing(out) as temporary:
-        temporary.write_bytes(replace_threshold(read_sealed(guarded.path), limits, said))
+        temporary.write_bytes(replace_threshold(read_exported(guarded.path), limits, said))
         GuardedFile(temporary, threads=1)  # what cannot be read again is not written
-    guarantee = guarantee_line(True, len(scores), alpha, per_class=groups is not None)
+    guarantee = describe_guarantee(True, len(scores), alpha, per_class=groups is not None)
     return Recalibrated(
         float(metadata.threshold[0]), float(limits[0]), guarantee, len(scores), copies, tuple(unreadable)
     )
@@ -92,9 +92,9 @@ def recalibrate(
 
 def _score(guarded: GuardedFile, images: Given, run: RunOptions) -> tuple[list[Verdict], int, list[str]]:
     """Score each distinct image; how many copies were left out, and a line for each image without a score."""
-    listing = one_by_one(images)
+    listing = stream_images(images)
     read = partial(listing.read, upright=guarded.exif == EXIF[True])
-    batches = decoded(read, guarded.preprocessing, chunks(listing.pairs(), run.batch_size), run.workers)
+    batches = prefetch(read, guarded.preprocessing, split_chunks(listing.pairs(), run.batch_size), run.workers)
     found, seen, unreadable, copies = list[Verdict](), set[bytes](), list[str](), 0
     with progress_bar("calibration images", listing.count(), run.progress) as report:
         for pairs, pixels in batches:

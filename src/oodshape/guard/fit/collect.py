@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import glob
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 from functools import partial, reduce
 from pathlib import Path
 from typing import NamedTuple
@@ -15,27 +14,26 @@ import oodshape
 from oodshape.core.errors import InputError
 from oodshape.core.files import compute_fingerprint
 from oodshape.core.options import RunOptions
-from oodshape.features.extraction import Extraction, NoneReadable
+from oodshape.features.extraction import Extraction, NoReadableImage
 from oodshape.features.features import Features, check_labels
-from oodshape.guard.fit.extractor import DEFAULT, Extractor, Seen, warn_of_lost
-from oodshape.guard.fit.parts import Collected, Made, made_of, together
+from oodshape.guard.fit.extractor import DEFAULT, ExtractedImages, Extractor, warn_of_unreadable
+from oodshape.guard.fit.parts import Collected, Made, merge_parts, read_origin
 from oodshape.images.datasets.synthetic import Scrambled
-from oodshape.images.decode.prefetch import prepared_sizes
+from oodshape.images.decode.prefetch import sample_sizes
 from oodshape.images.decode.preprocessing import Preprocessing
+from oodshape.images.duplicates import make_sketch
 from oodshape.images.identity import Keys
-from oodshape.images.overlap import sketch_of
-from oodshape.images.sources.image_set import ImageSet, Shard, Subset, identities_of, limited, order_shards
-from oodshape.images.sources.listing import Given, classes_of, image_set
-from oodshape.methods.auto import Auto
+from oodshape.images.sources.image_set import ImageSet, Shard, Subset, find_identities, limit_images, order_shards
+from oodshape.images.sources.open_images import Given, find_classes, open_images
 from oodshape.methods.detector import Method
-from oodshape.methods.registry import METHODS, find_method
-from oodshape.networks.loading import Source, prepared
+from oodshape.methods.registry import find_method
+from oodshape.networks.loading import OpenNet, override
 
 WHOLE = Shard()
 PartFiles = str | Path | Iterable[str | Path]  # a glob, a path, or several of them
 
 
-def collected(
+def collect_part(
     extractor: Extractor, images: ImageSet, recipe: Method, *, shard: Shard = WHOLE, hold_out: bool = False
 ) -> Collected:
     """All that fitting the recipe needs of one shard of the images; their features stay at hand."""
@@ -51,10 +49,10 @@ def collected(
             share=recipe.keeps,
             proxy=recipe.wants_proxy,
             held_out=hold_out,
-            list_of_images=compute_fingerprint(identities_of(images)),
+            list_of_images=compute_fingerprint(find_identities(images)),
             total=len(images),
             batch_size=extractor.run.batch_size,
-            classes=classes_of(images),
+            classes=find_classes(images),
             shard=shard.number,
             shards=shard.shards,
             version=oodshape.__version__,
@@ -67,25 +65,25 @@ def collected(
         if len(rows):
             return _of_seen(extractor, extractor.read(Subset(images, rows)), make)
         lost: tuple[str, ...] = ()
-    except NoneReadable as error:
+    except NoReadableImage as error:
         lost = (str(error),)
     # what a part says of the network needs an image, of another part
     Extraction(extractor.classifier, images, extractor.preprocessing, skip=True).find_head()
     return Collected(make, lost=len(rows), reasons=lost)
 
 
-def _of_seen(extractor: Extractor, seen: Seen, make: Callable[[], Made]) -> Collected:
-    check_labels(seen.features.labels, seen.features.head.classes, classes_of(seen.images))
+def _of_seen(extractor: Extractor, seen: ExtractedImages, make: Callable[[], Made]) -> Collected:
+    check_labels(seen.features.labels, seen.features.head.classes, find_classes(seen.images))
 
     def proxy(fitting: Keys, size: int) -> Features:
         """Scrambled images, by the identities of those they are made from."""
         whole = seen.images
-        among = np.flatnonzero(np.isin(identities_of(whole), fitting))
-        base = limited(whole if len(among) == len(whole) else Subset(whole, among.tolist()), size)
+        among = np.flatnonzero(np.isin(find_identities(whole), fitting))
+        base = limit_images(whole if len(among) == len(whole) else Subset(whole, among.tolist()), size)
         how = {"cache": extractor.cache, **vars(extractor.run)}
         made = Features.extract(extractor.classifier, Scrambled(base), extractor.preprocessing, **how)
         values = np.concatenate([raw.numpy() for _, raw in made.chunks()])
-        return Features.from_arrays(values, made.head, None, made.predictions.numpy(), identities_of(base))
+        return Features.from_arrays(values, made.head, None, made.predictions.numpy(), find_identities(base))
 
     return Collected(
         make,
@@ -93,23 +91,23 @@ def _of_seen(extractor: Extractor, seen: Seen, make: Callable[[], Made]) -> Coll
         make_proxy=proxy,
         lost=seen.lost,
         reasons=seen.reasons,
-        sizes=prepared_sizes(seen.images, extractor.preprocessing),
-        make_sketch=partial(sketch_of, seen.images),
+        sizes=sample_sizes(seen.images, extractor.preprocessing),
+        make_sketch=partial(make_sketch, seen.images),
     )
 
 
-def part_files(given: PartFiles) -> list[Path]:
+def list_part_files(given: PartFiles) -> list[Path]:
     """The files that a user named: a glob, a path, or several of them."""
     named = [given] if isinstance(given, (str, Path)) else list(given)
     found = [Path(path) for each in named for path in (sorted(glob.glob(str(each))) or [str(each)])]
     return list(dict.fromkeys(found))
 
 
-def joined_parts(paths: Sequence[Path]) -> Collected:
+def join_part_files(paths: Sequence[Path]) -> Collected:
     """The parts in these files as one; those that overlap, are missing or do not belong together are named."""
     if not paths:
         raise InputError("there is no part: give the files that `oodshape collect` wrote")
-    said = {path: made_of(path) for path in paths}
+    said = {path: read_origin(path) for path in paths}
     first = paths[0]
     for path, made in said.items():
         different = said[first].difference(made)
@@ -118,15 +116,17 @@ def joined_parts(paths: Sequence[Path]) -> Collected:
     ordered = order_shards({path: Shard(made.shard, made.shards) for path, made in said.items()}, "collect it too")
     # one after the other: each may take much memory
     parts = map(Collected.load, ordered)
-    found = reduce(lambda sums, part: together([sums, part]), parts, together([next(parts)]))
+    found = reduce(lambda sums, part: merge_parts([sums, part]), parts, merge_parts([next(parts)]))
     if found.rows is None and found.summed is None:
         raise InputError(f"the parts hold no image that could be read; {'; '.join(found.reasons[:3])}")
     return found
 
 
-def parts_for(source: Source, paths: Sequence[Path], recipe: Method, preprocessing: Preprocessing | None) -> Collected:
+def load_parts(
+    source: OpenNet, paths: Sequence[Path], recipe: Method, preprocessing: Preprocessing | None
+) -> Collected:
     """The parts in these files as one, where they are of this network and hold what the recipe needs."""
-    found = joined_parts(paths)
+    found = join_part_files(paths)
     made, network = found.made, source.classifier.fingerprint
     if made.network != network:
         raise InputError(f"{paths[0]} is of the network {made.network}, but got {source.spec or 'one'} ({network})")
@@ -143,7 +143,7 @@ def parts_for(source: Source, paths: Sequence[Path], recipe: Method, preprocessi
     return found
 
 
-class Done(NamedTuple):
+class CollectedShard(NamedTuple):
     """What became of one shard."""
 
     images: int
@@ -154,39 +154,29 @@ class Done(NamedTuple):
 
 
 def collect_shard(
-    source: Source,
+    source: OpenNet,
     images: Given,
     out: Path,
     *,
     shard: Shard = WHOLE,
     method: str | Method = "auto",
     hold_out: bool = False,
-    exportable: bool = False,
     preprocessing: Preprocessing | None = None,
     upright: bool = False,
     limit: int | None = None,
     cache: Path | None = None,
     run: RunOptions = DEFAULT,
-) -> Done:
+) -> CollectedShard:
     """Write the part of one shard of the images, for `Guard.fit(parts=...)` with the same method."""
-    extractor = Extractor(source.classifier, preprocessing or prepared(source.native), upright, run, cache)
-    given = limited(image_set(images, upright=upright), limit)
-    part = collected(extractor, given, recipe_of(method, exportable), shard=shard, hold_out=hold_out)
+    extractor = Extractor(source.classifier, preprocessing or override(source.native), upright, run, cache)
+    given = limit_images(open_images(images, upright=upright), limit)
+    part = collect_part(extractor, given, resolve_recipe(method), shard=shard, hold_out=hold_out)
     part.save(out, source.classifier.head)
     mine = len(shard.rows(len(given), run.batch_size))
-    warn_of_lost(f"shard {shard}", mine, part.lost, part.reasons)
-    return Done(mine, part.lost, len(given), *shard)
+    warn_of_unreadable(f"shard {shard}", mine, part.lost, part.reasons)
+    return CollectedShard(mine, part.lost, len(given), *shard)
 
 
-def recipe_of(method: str | Method, exportable: bool) -> Method:
-    """The recipe; where it must be `exportable`, with such candidates alone."""
-    recipe = find_method(method) if isinstance(method, str) else method
-    if not exportable:
-        return recipe
-    if isinstance(recipe.score, Auto):
-        names = tuple(name for name, candidate in recipe.score.methods().items() if candidate.exportable)
-        recipe = replace(recipe, score=replace(recipe.score, candidates=names))
-    if not recipe.exportable:
-        those = ", ".join(name for name, each in METHODS.items() if each.exportable)
-        raise InputError(f"{method} cannot be exported; these can: {those}")
-    return recipe
+def resolve_recipe(method: str | Method) -> Method:
+    """The recipe that a name stands for, or the recipe itself."""
+    return find_method(method) if isinstance(method, str) else method

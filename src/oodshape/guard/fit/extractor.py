@@ -13,9 +13,9 @@ from oodshape.core.errors import InputError
 from oodshape.core.options import RunOptions
 from oodshape.features.extraction import Extraction
 from oodshape.features.features import Features
-from oodshape.images.decode.prefetch import prepared_sizes
+from oodshape.images.decode.prefetch import sample_sizes
 from oodshape.images.decode.preprocessing import Preprocessing, check_shape
-from oodshape.images.overlap import repeated
+from oodshape.images.duplicates import find_repeated
 from oodshape.images.sources.image_set import ImageSet, Subset
 from oodshape.methods.detector import warn_of_repeated
 from oodshape.networks.classifier import Classifier
@@ -24,7 +24,7 @@ DEFAULT = RunOptions()
 SHOWN = 3  # unreadable files named in a warning
 
 
-class Seen(NamedTuple):
+class ExtractedImages(NamedTuple):
     """Images that could be read, their features, and what is known of the others."""
 
     images: ImageSet
@@ -44,32 +44,32 @@ class Extractor:
     run: RunOptions = DEFAULT
     cache: Path | None = None
 
-    def read(self, images: ImageSet) -> Seen:
+    def read(self, images: ImageSet) -> ExtractedImages:
         """What can be read of images."""
         extraction = Extraction(self.classifier, images, self.preprocessing, run=self.run, skip=True)
         extraction.check_repeatable()
         features, read = Features.extracted(extraction, self.cache)
         if read.all():
-            return Seen(images, features, len(read))
+            return ExtractedImages(images, features, len(read))
         lost = np.flatnonzero(~read)
         reasons = tuple(_reason(images, int(row)) for row in lost[:SHOWN])
-        return Seen(Subset(images, np.flatnonzero(read).tolist()), features, len(read), len(lost), reasons)
+        return ExtractedImages(Subset(images, np.flatnonzero(read).tolist()), features, len(read), len(lost), reasons)
 
     def calibration(self, images: ImageSet, shape: tuple[int, ...] | None) -> Features:
         """The features of the readable images, each counted once; warnings report repeated and unreadable images.
 
         A network that was fitted on inputs of one `shape` gets no others.
         """
-        for size in prepared_sizes(images, self.preprocessing):
+        for size in sample_sizes(images, self.preprocessing):
             check_shape((self.preprocessing.channels, *size), shape)
-        again = repeated(images)
+        again = find_repeated(images)
         warn_of_repeated(len(again), len(images))
         seen = self.read(Subset(images, np.delete(np.arange(len(images)), again).tolist()) if again else images)
-        warn_of_lost(images.name, seen.total, seen.lost, seen.reasons)
+        warn_of_unreadable(images.name, seen.total, seen.lost, seen.reasons)
         return seen.features
 
 
-def warn_of_lost(name: str, total: int, lost: int, reasons: tuple[str, ...]) -> None:
+def warn_of_unreadable(name: str, total: int, lost: int, reasons: tuple[str, ...]) -> None:
     """A warning where images could not be read."""
     if lost:
         shown = [*reasons[:SHOWN], *([f"and {lost - SHOWN} more"] if lost > SHOWN else [])]

@@ -11,7 +11,7 @@ import numpy as np
 from oodshape.core.errors import InputError
 from oodshape.features.feature_stats import NEGATIVE
 from oodshape.features.features import Features
-from oodshape.features.sums import Summed
+from oodshape.features.training_sums import TrainingSums
 from oodshape.guard.fit.split import Split, split_held_out
 from oodshape.guard.fitted import Fitted
 from oodshape.methods.detector import Detector, Method
@@ -19,7 +19,7 @@ from oodshape.methods.fusion import Fusion
 from oodshape.methods.records import BASELINE
 from oodshape.methods.registry import METHODS
 from oodshape.metrics.conformal import check_enough
-from oodshape.networks.loading import Source
+from oodshape.networks.loading import OpenNet
 from oodshape.networks.model_names import readable_names
 
 FEWEST, MOST = 10, 0.8  # images of a class, and their share that one prediction has, to tell the order of classes
@@ -48,7 +48,7 @@ def fit_detector(
     return detector, detector if same else softmax.fit(found.train).calibrate(deciding, alpha)
 
 
-def _warn_if_unsuitable(name: str | Method, method: Method, train: Features | Summed) -> None:
+def _warn_if_unsuitable(name: str | Method, method: Method, train: Features | TrainingSums) -> None:
     if method.for_nonnegative and train.stats.signed:  # most methods need no statistics: then none are made
         warnings.warn(
             f"{name if isinstance(name, str) else 'this method'} is made for features that are never negative (after "
@@ -69,7 +69,7 @@ def _warn_if_weak(scorer: object) -> None:
         )
 
 
-def class_names(source: Source, given: tuple[str, ...], train: Features | Summed) -> tuple[str, ...]:
+def find_class_names(source: OpenNet, given: tuple[str, ...], train: Features | TrainingSums) -> tuple[str, ...]:
     """The names of the classes: the model's own, or those of the images' labels where they are in its order."""
     classes, given = train.head.classes, readable_names(given)
     if len(source.names) == classes and source.names != given:
@@ -110,7 +110,7 @@ def _moved_class(train: Features) -> tuple[int, int] | None:
 OWN = "zoo:"
 
 
-def own_model(guard: Fitted) -> tuple[str, Path | None]:
+def name_model(guard: Fitted) -> tuple[str, Path | None]:
     """(model, weights) as the guard's file names them, where a file may say what is opened."""
     if not guard.about.model.startswith(OWN):
         raise InputError(

@@ -20,24 +20,24 @@ import oodshape
 from oodshape.core import files
 from oodshape.core.errors import InputError
 from oodshape.core.files import reading
-from oodshape.core.values import AtLeast, Value, decode, encode
+from oodshape.core.values import AtLeast, Value, decode_value, encode_value
 from oodshape.features.features import Features
 from oodshape.features.proxy import SIZE
-from oodshape.features.sums import (
+from oodshape.features.training_sums import (
     LeftOut,
-    Summed,
+    TrainingSums,
     concatenate_rows,
     keep_smallest,
     pack_rows,
-    pack_summed,
+    pack_training_sums,
     unpack_rows,
-    unpack_summed,
+    unpack_training_sums,
 )
 from oodshape.images import identity
 from oodshape.images.decode.preprocessing import Preprocessing
+from oodshape.images.duplicates import join_sketches
 from oodshape.images.identity import Keys
-from oodshape.images.overlap import join_sketches
-from oodshape.methods.held_out_classes import FEWEST_CLASSES, classes_left_out
+from oodshape.methods.held_out_classes import FEWEST_CLASSES, hold_out_classes
 from oodshape.networks.head import Head
 
 HELD_OUT = 0.2  # the share of the training images that sets the threshold where there are no others
@@ -88,7 +88,7 @@ class Collected:
 
     make: Callable[[], Made]  # says what it is a part of
     rows: Features | None = None  # as they are; what becomes of them is decided when all parts are known
-    summed: Summed | None = None
+    summed: TrainingSums | None = None
     held_out: Features | None = None  # of those that were summed
     proxy: Features | None = None  # scrambled images, each with the identity of the image that it was made from
     make_proxy: Callable[[Keys, int], Features] | None = None  # in place of it, where the images are at hand
@@ -120,7 +120,7 @@ class Collected:
         if len(self.rows) <= FEW:
             every = self.proxy_of(self.rows.identities, FEW) if self.made.proxy else None
             return replace(self, proxy=every, make_proxy=None)
-        summed, held_out = decided(self.rows, self.made)
+        summed, held_out = _split_rows(self.rows, self.made)
         fitting = ~_held(self.rows.identities, self.made)
         proxy = self.proxy_of(self.rows.identities[fitting]) if self.made.proxy else None
         return replace(self, rows=None, summed=summed, held_out=held_out, proxy=proxy, make_proxy=None)
@@ -133,33 +133,33 @@ class Collected:
             pack_rows(getattr(part, name), name, arrays)
         arrays["sketch"] = self.make_sketch()
         said = {
-            "summed": pack_summed(part.summed, arrays),
+            "summed": pack_training_sums(part.summed, arrays),
             "lost": part.lost,
             "reasons": part.reasons,
             "sizes": part.sizes,
         }
-        header = {"made": json.dumps(encode(part.made, arrays)), "part": json.dumps(said)}
-        files.save(path, KIND, header, arrays)
+        header = {"made": json.dumps(encode_value(part.made, arrays)), "part": json.dumps(said)}
+        files.save_file(path, KIND, header, arrays)
 
     @classmethod
     def load(cls, path: str | Path) -> Collected:
         """The part that `save` wrote."""
-        header, arrays = files.load(path, KIND)
+        header, arrays = files.load_file(path, KIND)
         with reading(path, files.WAY_OUT[KIND]):
             made, said = _decode_made(header), json.loads(header["part"])
             head = Head.of((arrays["head.weight"], arrays["head.bias"]))
-            summed = unpack_summed(said["summed"], arrays, head, left_out(head, made))
+            summed = unpack_training_sums(said["summed"], arrays, head, _choose_left_out(head, made))
             if summed is not None and summed.share != made.share:
                 raise InputError(f"a share of {summed.share} is kept to select by, not {made.share}")
             each = (unpack_rows(name, arrays, head) for name in ("rows", "held_out", "proxy"))
             rows, held_out, proxy = each
             lost, reasons = int(said["lost"]), tuple(map(str, said["reasons"]))
             sizes = tuple((int(height), int(width)) for height, width in said["sizes"])
-            sketch = join_sketches([identity.checked(arrays["sketch"], len(arrays["sketch"]))])
+            sketch = join_sketches([identity.check(arrays["sketch"], len(arrays["sketch"]))])
             return cls(lambda: made, rows, summed, held_out, proxy, None, lost, reasons, sizes, head, lambda: sketch)
 
 
-def made_of(path: str | Path) -> Made:
+def read_origin(path: str | Path) -> Made:
     """What a part's file says that it is, without its sums."""
     header = files.read_header(path, KIND)
     with reading(path, files.WAY_OUT[KIND]):
@@ -167,41 +167,41 @@ def made_of(path: str | Path) -> Made:
 
 
 def _decode_made(header: dict[str, Any]) -> Made:
-    made = decode(json.loads(header["made"]), {})
+    made = decode_value(json.loads(header["made"]), {})
     if not isinstance(made, Made):
         raise InputError(f"it says nothing of its images, but {type(made).__name__}")
     return made
 
 
-def left_out(head: Head, made: Made) -> LeftOut | None:
+def _choose_left_out(head: Head, made: Made) -> LeftOut | None:
     """The classes that a proxy leaves out, where one is made and enough stay."""
-    found = classes_left_out(head)
+    found = hold_out_classes(head)
     return found if made.share > 0 and int((~found).sum()) >= FEWEST_CLASSES else None
 
 
-def decided(rows: Features, made: Made) -> tuple[Summed | None, Features | None]:
+def _split_rows(rows: Features, made: Made) -> tuple[TrainingSums | None, Features | None]:
     """(The sums over rows, those held out for the threshold): each row decides for itself."""
     last = _held(rows.identities, made)
     held_out = rows[np.flatnonzero(last)] if last.any() else None
     if last.all():
         return None, held_out
     fitting = rows[np.flatnonzero(~last)]
-    return Summed.of(fitting, frozenset(made.needs), made.share, left_out(rows.head, made)), held_out
+    return TrainingSums.of(fitting, frozenset(made.needs), made.share, _choose_left_out(rows.head, made)), held_out
 
 
 def _held(identities: Keys, made: Made) -> np.ndarray[Any, np.dtype[np.bool_]]:
     share = HELD_OUT if made.held_out else 0.0
-    return identity.below(identities, share, purpose="calibration")
+    return identity.pick_share(identities, share, purpose="calibration")
 
 
-def together(parts: list[Collected]) -> Collected:
+def merge_parts(parts: list[Collected]) -> Collected:
     """All parts as one; their order does not matter."""
     parts = sorted(parts, key=lambda part: part.made.shard)
     rows = concatenate_rows([part.rows for part in parts if part.rows is not None])
     summed = [part.summed for part in parts if part.summed is not None]
     held_out = [part.held_out for part in parts if part.held_out is not None]
     if rows is not None and (summed or len(rows) > MANY):
-        more, held = decided(rows, parts[0].made)
+        more, held = _split_rows(rows, parts[0].made)
         summed += [] if more is None else [more]
         held_out, rows = [*held_out, *([] if held is None else [held])], None
     proxy = concatenate_rows([part.proxy for part in parts if part.proxy is not None])

@@ -15,10 +15,10 @@ from torch import Tensor
 from oodshape.core.errors import InputError
 from oodshape.core.values import AtLeast, Sizes, Value
 from oodshape.features.features import Features
-from oodshape.features.proxy import matched_noise
-from oodshape.features.sums import Summed
-from oodshape.guard.describe import acceptance_rates, sanity_line
-from oodshape.images.datasets.synthetic import NOISE_IMAGES, constant_images, noise_images
+from oodshape.features.proxy import draw_matched_noise
+from oodshape.features.training_sums import TrainingSums
+from oodshape.guard.describe import acceptance_rates, describe_sanity
+from oodshape.images.datasets.synthetic import NOISE_IMAGES, draw_constants, draw_noise
 from oodshape.images.decode.preprocessing import Preprocessing
 from oodshape.methods.detector import Detector
 from oodshape.methods.fit_all import fit_each
@@ -44,25 +44,25 @@ class Sanity(Value):
 
     def line(self, detector: Detector) -> str:
         """The rates in words."""
-        return sanity_line(self.accepted(detector))
+        return describe_sanity(self.accepted(detector))
 
 
-def image_batches(preprocessing: Preprocessing, size: tuple[int, int]) -> Iterator[Tensor]:
+def sanity_images(preprocessing: Preprocessing, size: tuple[int, int]) -> Iterator[Tensor]:
     """Noise and constant images of the size of prepared images (height, width), normalised as the network's images."""
-    for make in (noise_images, constant_images):
+    for make in (draw_noise, draw_constants):
         pixels = make(*size, preprocessing.channels)
         for first in range(0, len(pixels), NOISE_IMAGES):
             yield preprocessing.normalize(pixels[first : first + NOISE_IMAGES])
 
 
-def tensor_batches(images: Tensor) -> Iterator[Tensor]:
+def sanity_tensors(images: Tensor) -> Iterator[Tensor]:
     """Gaussian noise with the mean and standard deviation of prepared tensors [N, C, ...], channel by channel."""
     if images.is_floating_point() and images.ndim > 1:
-        yield matched_noise(images, 0)
+        yield draw_matched_noise(images, 0)
 
 
 def check_sanity(
-    classifier: Classifier, detector: Detector, batches: Batches, train: Features | Summed, calibration: Features
+    classifier: Classifier, detector: Detector, batches: Batches, train: Features | TrainingSums, calibration: Features
 ) -> Sanity | None:
     """Send noise and constant images through network and detector; warn if many of them are accepted.
 
@@ -84,7 +84,7 @@ def check_sanity(
 
 
 def _rejecting(
-    classifier: Classifier, batches: Batches, train: Features | Summed, calibration: Features, alpha: float
+    classifier: Classifier, batches: Batches, train: Features | TrainingSums, calibration: Features, alpha: float
 ) -> str:
     """The first of ALTERNATIVES that accepts at most HIGH of either kind; empty if none does."""
     try:

@@ -15,18 +15,18 @@ from torch import Tensor
 
 from oodshape.core.errors import InputError
 from oodshape.features.features import Features, check_labels
-from oodshape.features.proxy import SIZE, synthetic_features, tensor_proxy
-from oodshape.features.sums import Summed
-from oodshape.features.tensor_batches import run_tensors
-from oodshape.guard.fit.collect import collected
-from oodshape.guard.fit.extractor import Extractor, warn_of_lost
+from oodshape.features.proxy import SIZE, extract_synthetic_features, extract_tensor_proxy
+from oodshape.features.tensor_batches import extract_tensors
+from oodshape.features.training_sums import TrainingSums
+from oodshape.guard.fit.collect import collect_part
+from oodshape.guard.fit.extractor import Extractor, warn_of_unreadable
 from oodshape.guard.fit.parts import HELD_OUT, Collected
-from oodshape.guard.fit.sanity import Batches, image_batches, tensor_batches
+from oodshape.guard.fit.sanity import Batches, sanity_images, sanity_tensors
 from oodshape.images import identity
-from oodshape.images.overlap import SKETCH, copies, copies_in_sketch, join_sketches, sketch_of
-from oodshape.images.sources.image_set import ImageSet, limited
-from oodshape.images.sources.listing import Given, classes_of, image_set
+from oodshape.images.duplicates import SKETCH, find_copies, find_copies_in_sketch, join_sketches, make_sketch
+from oodshape.images.sources.image_set import ImageSet, limit_images
 from oodshape.images.sources.memory import check_prepared
+from oodshape.images.sources.open_images import Given, find_classes, open_images
 from oodshape.methods.auto import MEMORISED
 from oodshape.methods.detector import Method
 from oodshape.metrics.conformal import check_enough, images_needed
@@ -40,7 +40,7 @@ SANITY = 64  # prepared tensors whose mean and standard deviation the sanity che
 class Split:
     """Two parts, functions that make proxy sets and the sanity check's inputs, and class names if known."""
 
-    train: Features | Summed
+    train: Features | TrainingSums
     held_out: Features
     proxy: Callable[[], list[Features]]
     sanity: Batches
@@ -54,26 +54,32 @@ def split_images(
     extractor: Extractor, images: Given, calibrate: Given | None, recipe: Method, alpha: float, limit: int | None
 ) -> Split:
     """The parts of images that have to be prepared: those of a part that is the whole."""
-    given = image_set(images, upright=extractor.upright)
-    held = None if calibrate is None else image_set(calibrate, upright=extractor.upright)
-    total = len(given)
-    total = min(total, limit or total)
+    given = open_images(images, upright=extractor.upright)
+    held = None if calibrate is None else open_images(calibrate, upright=extractor.upright)
+    total = check_images(given, held, alpha, limit)
+    found = collect_part(
+        extractor, given if limit is None else limit_images(given, limit), recipe, hold_out=held is None
+    )
+    warn_of_unreadable(given.name, total, found.lost, found.reasons)
+    # few are read: an archive or a bucket would be read a second time otherwise
+    found = replace(found, make_sketch=lambda: make_sketch(limit_images(given, SKETCH)))
+    return _divided(extractor, found, held, alpha, limit, find_classes(given))
+
+
+def check_images(given: ImageSet, held: ImageSet | None, alpha: float, limit: int | None) -> int:
+    """Refuse too few images, or calibration images that are training images too; how many are fitted on or split."""
+    total = min(len(given), limit or len(given))
     if held is None:
         check_enough_to_split(total, alpha)
     else:
-        many = len(held)
-        refuse_copies(copies(held, given), many)
-        check_enough(many, alpha)
-    found = collected(extractor, given if limit is None else limited(given, limit), recipe, hold_out=held is None)
-    warn_of_lost(given.name, total, found.lost, found.reasons)
-    # few are read: an archive or a bucket would be read a second time otherwise
-    found = replace(found, make_sketch=lambda: sketch_of(limited(given, SKETCH)))
-    return _divided(extractor, found, held, alpha, limit, classes_of(given))
+        refuse_copies(find_copies(held, given), len(held))
+        check_enough(len(held), alpha)
+    return total
 
 
 def split_collected(extractor: Extractor, found: Collected, calibrate: Given | None, alpha: float) -> Split:
     """The parts of images that were collected before."""
-    warn_of_lost("the parts", found.made.total, found.lost, found.reasons)
+    warn_of_unreadable("the parts", found.made.total, found.lost, found.reasons)
     if calibrate is not None and found.made.held_out:
         raise InputError(
             "these parts keep a share of the training images to set the threshold: leave the calibration images out, "
@@ -84,7 +90,7 @@ def split_collected(extractor: Extractor, found: Collected, calibrate: Given | N
             "nothing would set the threshold: give images that the network was not trained on (--calibrate), or "
             "collect with --hold-out"
         )
-    held = None if calibrate is None else image_set(calibrate, upright=extractor.upright)
+    held = None if calibrate is None else open_images(calibrate, upright=extractor.upright)
     if held is not None:
         check_enough(len(held), alpha)
         _refuse_sketched(held, found)
@@ -94,7 +100,7 @@ def split_collected(extractor: Extractor, found: Collected, calibrate: Given | N
 def _refuse_sketched(held: ImageSet, found: Collected) -> None:
     """Refuse calibration images that the parts' sketch has; report what a sketch of some images cannot show."""
     sketch, total = found.make_sketch(), found.made.total
-    names = copies_in_sketch(held, sketch)
+    names = find_copies_in_sketch(held, sketch)
     refuse_copies(names, len(held), at_least=len(sketch) == SKETCH)
     if len(sketch) == SKETCH < total:
         few = math.ceil(3 * total / SKETCH)  # of which a sketch misses all with a probability of exp(-3) = 5 %
@@ -114,15 +120,15 @@ def _divided(
     classes: tuple[str, ...],
 ) -> Split:
     """What is fitted on and what sets the threshold: other images, or those held out of the collected ones."""
-    train: Features | Summed | None = found.rows if found.summed is None else found.summed
+    train: Features | TrainingSums | None = found.rows if found.summed is None else found.summed
     assert train is not None
     shape = (extractor.preprocessing.channels, *found.sizes[0]) if len(found.sizes) == 1 else None
     if held is not None:
-        held = held if limit is None else limited(held, max(limit, images_needed(alpha)))
+        held = held if limit is None else limit_images(held, max(limit, images_needed(alpha)))
         held_out = extractor.calibration(held, shape)
     elif isinstance(train, Features):
         check_enough_to_split(len(train), alpha)
-        last = identity.held_out(train.identities, HELD_OUT, purpose="calibration", fewest=images_needed(alpha))
+        last = identity.hold_out(train.identities, HELD_OUT, purpose="calibration", fewest=images_needed(alpha))
         train, held_out = train[np.flatnonzero(~last)], train[np.flatnonzero(last)]
     else:
         check_enough(0 if found.held_out is None else len(found.held_out), alpha)
@@ -134,13 +140,13 @@ def _divided(
         if made is None or not found.sizes:
             return [] if made is None else [made]
         how = {"cache": extractor.cache, **vars(extractor.run)}
-        return [made, *synthetic_features(extractor.classifier, extractor.preprocessing, found.sizes[0], **how)]
+        return [made, *extract_synthetic_features(extractor.classifier, extractor.preprocessing, found.sizes[0], **how)]
 
     def sanity() -> Iterator[Tensor]:
-        return image_batches(extractor.preprocessing, found.sizes[0]) if found.sizes else iter(())
+        return sanity_images(extractor.preprocessing, found.sizes[0]) if found.sizes else iter(())
 
     def sketches() -> tuple[Sketch, Sketch]:
-        return found.make_sketch(), None if held is None else sketch_of(held)
+        return found.make_sketch(), None if held is None else make_sketch(held)
 
     return Split(train, held_out, proxy, sanity, shape, classes, sketches)
 
@@ -163,27 +169,27 @@ def split_tensors(
             check_prepared(each)
     # of those kept for scrambling, some may turn out to be held out; the sanity check needs a few
     keep = math.ceil(SIZE / (1 - HELD_OUT)) if proxy else SANITY
-    seen = run_tensors(classifier, images, keep=keep, cache=cache, progress=progress)
+    seen = extract_tensors(classifier, images, keep=keep, cache=cache, progress=progress)
     if proxy:
         seen.check_one_size()
     every = Features.from_tensors(seen, classifier.head)
     check_labels(every.labels, every.head.classes)
     if calibrate is None:
         check_enough_to_split(len(every), alpha)
-        last = identity.held_out(seen.identities, HELD_OUT, purpose="calibration", fewest=images_needed(alpha))
+        last = identity.hold_out(seen.identities, HELD_OUT, purpose="calibration", fewest=images_needed(alpha))
         train, held_out = every[np.flatnonzero(~last)], every[np.flatnonzero(last)]
     else:
         last = np.zeros(len(every), bool)
-        others = run_tensors(classifier, calibrate, shape=seen.shape, cache=cache, progress=progress)
+        others = extract_tensors(classifier, calibrate, shape=seen.shape, cache=cache, progress=progress)
         train, held_out = every, Features.from_tensors(others, classifier.head)
         refuse_copies(
             [f"image {row}" for row in np.flatnonzero(np.isin(held_out.identities, seen.identities))], len(held_out)
         )
     fitted = np.flatnonzero(~last[seen.kept_rows])[:SIZE]
     base, which = seen.kept[fitted], seen.identities[seen.kept_rows[fitted]]
-    scramble = partial(tensor_proxy, classifier, base, which, progress=progress)
+    scramble = partial(extract_tensor_proxy, classifier, base, which, progress=progress)
     given = None if calibrate is None else join_sketches([held_out.identities])
-    sanity = partial(tensor_batches, seen.kept)
+    sanity = partial(sanity_tensors, seen.kept)
     return Split(train, held_out, scramble, sanity, seen.shape, sketches=lambda: (None, given))
 
 
@@ -215,7 +221,7 @@ MEMORISED_SELECTING = 40  # the first limit for memorised training images, which
 
 
 def split_held_out(
-    train: Features | Summed, held_out: Features, alpha: float, *, per_class: bool = False
+    train: Features | TrainingSums, held_out: Features, alpha: float, *, per_class: bool = False
 ) -> tuple[Features | None, Features]:
     """(calibration images to select methods by, those that set the threshold); no image is in both.
 
@@ -229,7 +235,7 @@ def split_held_out(
     count = min(len(held_out) // 2, len(held_out) - needed)
     if count < fewest:
         return None, held_out
-    drawn = identity.keys(held_out.identities, 0, "choice of methods")
+    drawn = identity.draw_keys(held_out.identities, 0, "choice of methods")
     selects = drawn < np.sort(drawn)[count]  # images of equal identity stay together
     if int(selects.sum()) < fewest:
         return None, held_out

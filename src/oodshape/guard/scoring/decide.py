@@ -14,7 +14,7 @@ from oodshape.core import files
 from oodshape.core.errors import InputError, import_optional
 from oodshape.core.files import reading
 from oodshape.core.text import format_count
-from oodshape.core.values import decode
+from oodshape.core.values import decode_value
 from oodshape.guard.scoring.score_formats import Cells, ScoreRow, open_text, read_scores, write_csv, write_json_lines
 from oodshape.metrics.conformal import false_discoveries, fewest_flagged
 
@@ -32,10 +32,10 @@ class Calibration:
     @classmethod
     def of(cls, path: str | Path) -> Calibration:
         """Read it from a guard or detector file, without torch; one with a threshold per class is refused."""
-        header, arrays = files.load(path, "detector")
+        header, arrays = files.load_file(path, "detector")
         with reading(path, files.WAY_OUT["detector"]):
             detector, about = (json.loads(header.get(name, "null")) for name in ("value", "guard"))
-            scores, alpha = decode(detector["calibration"], arrays), detector["alpha"]
+            scores, alpha = decode_value(detector["calibration"], arrays), detector["alpha"]
             if scores is None or alpha is None:
                 raise InputError("it has no guarantee yet: calibrate it on images that the network was not trained on")
             if detector["groups"] is not None:
@@ -109,7 +109,7 @@ def decide_scores(
     values = np.array([row.p_value for row in judged], np.float64)
     _check_one_calibration(scores, judged, values)
     if calibration is not None:
-        values = on_grid(values, calibration.images, scores)
+        values = round_to_grid(values, calibration.images, scores)
     flagged = false_discoveries(values, level, storey=storey)
     return Decisions(rows, readable, flagged, level, storey, calibration, float(values.min()))
 
@@ -131,7 +131,7 @@ def _check_one_calibration(scores: str, rows: Sequence[ScoreRow], values: NDArra
         )
 
 
-def on_grid(values: NDArray[np.float64], n: int, scores: str) -> NDArray[np.float64]:
+def round_to_grid(values: NDArray[np.float64], n: int, scores: str) -> NDArray[np.float64]:
     """The p-values as whole numbers of calibration images over n + 1: text files round them."""
     steps = np.rint(values * (n + 1))
     wrong = np.abs(steps - values * (n + 1)) > max(1e-6, ROUNDING * (n + 1))

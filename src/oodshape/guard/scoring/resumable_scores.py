@@ -23,44 +23,44 @@ from oodshape.core.files import compute_fingerprint, replacing, writing
 from oodshape.core.machine import lock_file
 from oodshape.core.options import RunOptions
 from oodshape.core.progress import progress_bar
-from oodshape.core.values import encode
+from oodshape.core.values import encode_value
 from oodshape.guard.fitted import Fitted
 from oodshape.guard.scoring.score_formats import (
     COLUMNS,
-    Counter,
-    Note,
+    Counts,
     OnRow,
-    Tally,
-    as_dict,
+    RowCounter,
+    ShardNote,
+    find_writer,
+    row_as_dict,
     write_csv,
     write_json_lines,
-    writer,
 )
-from oodshape.guard.scoring.score_images import DEFAULT, rows_of, score_images, see
+from oodshape.guard.scoring.score_images import DEFAULT, make_rows, score_images, score_listed
 from oodshape.guard.verdict import Scored
 from oodshape.images.decode.limits import Limits
 from oodshape.images.sources.image_set import ImageSource, Shard
-from oodshape.images.sources.listing import Listing
-from oodshape.networks.loading import Source
+from oodshape.images.sources.open_images import Listing
+from oodshape.networks.loading import OpenNet
 
 
 def score_to_file(
     guard: Fitted,
-    source: Source,
+    source: OpenNet,
     listing: ImageSource,
     out: Path,
     run: RunOptions = DEFAULT,
     *,
     on_row: OnRow | None = None,
     shard: Shard | None = None,
-) -> Tally:
+) -> Counts:
     """Write the scores of the listed images; a run that was killed before goes on where it was.
 
     `on_row` is called with every row in the end. A `shard` of the images goes into a Parquet file that says so.
     """
-    write = writer(out)
+    write = find_writer(out)
     batch_size = run.batch_size
-    who = identity(guard, batch_size, source.classifier.precision)
+    who = identify_run(guard, batch_size, source.classifier.precision)
     mine = ShardPlan(slice(None)) if shard is None else plan_shard(listing, shard, batch_size, who, out)
     part = out.with_name(f"{out.name}.part")
     if not out.parent.is_dir():
@@ -73,8 +73,8 @@ def score_to_file(
         with progress_bar(listing.name, total, run.progress) as report:
             done = kept
             report(done)
-            for batch in see(guard, source, listing, pairs, run):
-                lines = [json.dumps(row) + "\n" for row in rows_of(guard, batch)]
+            for batch in score_listed(guard, source, listing, pairs, run):
+                lines = [json.dumps(row) + "\n" for row in make_rows(guard, batch)]
                 rows = "".join(lines).encode()
                 mark = compute_fingerprint(mark, rows)
                 with writing(part):
@@ -84,7 +84,7 @@ def score_to_file(
                 done += len(lines)
                 report(done)
         with replacing(out) as temporary:
-            counter = Counter(read_part(file), on_row)
+            counter = RowCounter(read_part_file(file), on_row)
             write(temporary, counter, bool(guard.classes), mine.note)
         part.unlink()
     return replace(counter.tally, resumed=kept)
@@ -92,21 +92,21 @@ def score_to_file(
 
 def score_to_stream(
     guard: Fitted,
-    source: Source,
+    source: OpenNet,
     listing: ImageSource,
     file: TextIO,
     run: RunOptions = DEFAULT,
     *,
     json_lines: bool = False,
     on_row: OnRow | None = None,
-) -> Tally:
+) -> Counts:
     """Write the scores of the listed images as CSV or JSON lines, each batch as soon as it is known."""
     rows = score_images(guard, source, listing, replace(run, progress=False))
-    counter = Counter(rows, on_row)
+    counter = RowCounter(rows, on_row)
 
     def cells() -> Iterator[dict[str, Any]]:
         for row in counter:
-            yield as_dict(row)
+            yield row_as_dict(row)
             if counter.tally.images % run.batch_size == 0:
                 file.flush()
 
@@ -119,17 +119,17 @@ def score_to_stream(
     return counter.tally
 
 
-def read_part(file: IO[bytes]) -> Iterator[Scored]:
+def read_part_file(file: IO[bytes]) -> Iterator[Scored]:
     """The rows in a .part file, whose checksums were looked at before."""
     file.seek(0)
     file.readline()
     return (Scored(*json.loads(line)) for line in file if not line.startswith(SEAL))
 
 
-def identity(guard: Fitted, batch_size: int, precision: str = "float32") -> str:
+def identify_run(guard: Fitted, batch_size: int, precision: str = "float32") -> str:
     """What decides the rows besides the images: the guard, how many go through the network together, own limits."""
     tensors: dict[str, NDArray[Any]] = {}
-    value = encode((guard.detector, guard.about), tensors)
+    value = encode_value((guard.detector, guard.about), tensors)
     value[1].pop("precision")  # that of the fit; the one in which the network runs now counts
     arrays = (tensors[name] for name in sorted(tensors))
     return compute_fingerprint(f"{batch_size} {precision}", json.dumps(value), *arrays, *Limits.now().words)
@@ -189,12 +189,12 @@ def _blocks(file: IO[bytes], part: Path, batch_size: int) -> Iterator[tuple[list
             block.append(line)
 
 
-class Busy(InputError):
+class ScoresInUse(InputError):
     """Another process writes these scores."""
 
 
 def _refuse(part: Path) -> None:
-    raise Busy(f"another process writes {part}; wait for it, or choose another file")
+    raise ScoresInUse(f"another process writes {part}; wait for it, or choose another file")
 
 
 class ShardPlan(NamedTuple):
@@ -216,5 +216,5 @@ def plan_shard(listing: ImageSource, shard: Shard, batch_size: int, guard: str, 
         names.update(path.encode(errors="surrogateescape") + b"\0")
         total += 1
     rows = shard.rows(total, batch_size)
-    note = Note(shard.number, shard.shards, names.hexdigest(), guard)
+    note = ShardNote(shard.number, shard.shards, names.hexdigest(), guard)
     return ShardPlan(rows, len(rows), json.dumps(note._asdict()))

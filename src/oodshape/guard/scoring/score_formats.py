@@ -69,7 +69,7 @@ def read_scores(path: str, *, follow: bool = False, complete: bool = False, paus
         raise InputError(f"there is no file {path}")
     elif path.endswith(".parquet"):
         parser = _RowParser()
-        for number, cells in enumerate(read_parquet(path), 1):
+        for number, cells in enumerate(_read_parquet(path), 1):
             if number == 1:
                 _check_columns(list(cells), path)
             yield parser.parse(cells, f"row {number} of {path}")
@@ -213,7 +213,7 @@ OnRow = Callable[[Scored], None]
 
 
 @dataclass
-class Tally:
+class Counts:
     """How many images were scored, and what became of them."""
 
     images: int = 0
@@ -237,11 +237,11 @@ class Tally:
         return said + ([f"{self.unreadable:,} could not be read; {self.first_error}"] if self.unreadable else [])
 
 
-class Counter:
+class RowCounter:
     """Counts rows while they are iterated over, and calls `on_row` with each."""
 
     def __init__(self, rows: Iterable[Scored], on_row: OnRow | None = None) -> None:
-        self.rows, self.on_row, self.tally = rows, on_row, Tally()
+        self.rows, self.on_row, self.tally = rows, on_row, Counts()
 
     def __iter__(self) -> Iterator[Scored]:
         for row in self.rows:
@@ -254,7 +254,7 @@ class Counter:
 Write = Callable[..., None]  # path, rows, whether the classes have names, a note for a shard
 
 
-def writer(out: Path) -> Write:
+def find_writer(out: Path) -> Write:
     """Return the function that writes the format of a file's ending."""
     found = {".csv": _write_csv, ".jsonl": _write_json, ".ndjson": _write_json, ".parquet": _write_parquet}
     if out.suffix.lower() not in found:
@@ -262,7 +262,7 @@ def writer(out: Path) -> Write:
     return found[out.suffix.lower()]
 
 
-def as_dict(row: Scored) -> Cells:
+def row_as_dict(row: Scored) -> Cells:
     """Return a row by the names of its columns."""
     return dict(zip(COLUMNS, (*row[:5], row.error or None), strict=True))
 
@@ -296,12 +296,12 @@ def write_json_lines(rows: Iterable[Cells], file: Any) -> None:
 
 def _write_csv(path: Path, rows: Iterable[Scored], named: bool, shard: str = "") -> None:
     with open_text(path) as file:
-        write_csv(map(as_dict, rows), file, COLUMNS)
+        write_csv(map(row_as_dict, rows), file, COLUMNS)
 
 
 def _write_json(path: Path, rows: Iterable[Scored], named: bool, shard: str = "") -> None:
     with open_text(path) as file:
-        write_json_lines(map(as_dict, rows), file)
+        write_json_lines(map(row_as_dict, rows), file)
 
 
 def open_text(path: Path) -> Any:
@@ -316,7 +316,7 @@ def _write_parquet(path: Path, rows: Iterable[Scored], named: bool, shard: str =
     schema = pa.schema(
         list(zip(COLUMNS, types, strict=True)), metadata={KIND: "scores"} | ({SHARD: shard} if shard else {})
     )
-    left, mark = map(as_dict, rows), compute_fingerprint(shard) if shard else ""
+    left, mark = map(row_as_dict, rows), compute_fingerprint(shard) if shard else ""
     with pq.ParquetWriter(path, schema, write_page_checksum=True) as file:
         while part := list(islice(left, GROUP)):
             table = pa.table({name: [_utf8(row[name]) for row in part] for name in COLUMNS}, schema=schema)
@@ -325,7 +325,7 @@ def _write_parquet(path: Path, rows: Iterable[Scored], named: bool, shard: str =
         file.add_key_value_metadata({CHECKSUM.decode(): mark})
 
 
-def read_parquet(path: str | Path) -> Iterator[Cells]:
+def _read_parquet(path: str | Path) -> Iterator[Cells]:
     """Read the rows of a Parquet file; the checksum of one that `score` wrote is verified before the first row."""
     with reading(path, ADVICE):
         check_table(path)
@@ -344,7 +344,7 @@ def read_parquet(path: str | Path) -> Iterator[Cells]:
                 yield from batch.to_pylist()
 
 
-def read_shard_note(path: str | Path) -> tuple[str, bool]:
+def _read_shard_note(path: str | Path) -> tuple[str, bool]:
     """Return (the note on which shard a Parquet file is, empty where it is none; whether its classes have names)."""
     if not Path(path).is_file():
         raise InputError(f"there is no file {path}")
@@ -353,7 +353,7 @@ def read_shard_note(path: str | Path) -> tuple[str, bool]:
         return note, bool(note) and str(file.schema_arrow.field("class").type) == "string"
 
 
-class Note(NamedTuple):
+class ShardNote(NamedTuple):
     """What the file of a shard says of itself; files of one run only differ in the shard."""
 
     shard: int
@@ -366,18 +366,18 @@ def merge_shards(paths: Sequence[Path]) -> tuple[Iterator[Scored], bool]:
     """Return (the rows of all shards in the order of the images, whether classes have names)."""
     if not paths:
         raise InputError("there is nothing to merge: give the files of `oodshape score --shard`")
-    notes, named = dict[Path, Note](), False
+    notes, named = dict[Path, ShardNote](), False
     for path in paths:
-        text, named = read_shard_note(path)
+        text, named = _read_shard_note(path)
         if not text:
             raise InputError(f"{path} is no shard: give the Parquet files that `oodshape score --shard` wrote")
         with reading(path, ADVICE):
-            notes[path] = note = Note(**json.loads(text))
+            notes[path] = note = ShardNote(**json.loads(text))
         for field, what in (("guard", "another guard or batch size"), ("images", "other images")):
             if getattr(note, field) != getattr(notes[paths[0]], field):
                 raise InputError(f"{path} does not belong to {paths[0]}: it was scored with {what}")
     ordered = order_shards({path: Shard(note.shard, note.shards) for path, note in notes.items()}, "score it too")
-    rows = (Scored(*cells.values()) for path in ordered for cells in read_parquet(path))
+    rows = (Scored(*cells.values()) for path in ordered for cells in _read_parquet(path))
     return (row._replace(error=row.error or "") for row in rows), named
 
 

@@ -16,22 +16,22 @@ from oodshape.core.options import RunOptions
 from oodshape.core.progress import progress_bar
 from oodshape.guard.fitted import Fitted
 from oodshape.guard.verdict import Scored
-from oodshape.images.decode.prefetch import Pixels, decoded
-from oodshape.images.decode.preprocessing import check_shape, rows_by_size, stacked
+from oodshape.images.decode.prefetch import Pixels, prefetch
+from oodshape.images.decode.preprocessing import check_shape, group_rows_by_size, stack_images
 from oodshape.images.decode.read import Unreadable
 from oodshape.images.sources.image_set import ImageSource
-from oodshape.images.sources.listing import Given, chunks, one_by_one
-from oodshape.images.sources.memory import count_prepared, prepared_batches
+from oodshape.images.sources.memory import count_prepared, iterate_prepared
+from oodshape.images.sources.open_images import Given, split_chunks, stream_images
 from oodshape.methods.detector import Decision
 from oodshape.networks.head import Outputs
-from oodshape.networks.loading import Source
+from oodshape.networks.loading import OpenNet
 
 DEFAULT = RunOptions()
 Pairs = list[tuple[str, int]]
 
 
 @dataclass(frozen=True)
-class Seen:
+class ScoredBatch:
     """One batch: what was listed, the rows that could be read, what was decided on them, and the other rows' errors."""
 
     pairs: Pairs
@@ -42,22 +42,22 @@ class Seen:
 
 
 def score_images(
-    guard: Fitted, source: Source, images: Given, run: RunOptions, *, prepared: bool = False
+    guard: Fitted, source: OpenNet, images: Given, run: RunOptions, *, prepared: bool = False
 ) -> Iterator[Scored]:
     """The rows of images of any kind, one by one."""
-    for batch in see_given(guard, source, images, run, prepared=prepared):
-        yield from rows_of(guard, batch)
+    for batch in score_given(guard, source, images, run, prepared=prepared):
+        yield from make_rows(guard, batch)
 
 
-def see_given(
-    guard: Fitted, source: Source, images: Given, run: RunOptions, *, prepared: bool = False, name: str = ""
-) -> Iterator[Seen]:
+def score_given(
+    guard: Fitted, source: OpenNet, images: Given, run: RunOptions, *, prepared: bool = False, name: str = ""
+) -> Iterator[ScoredBatch]:
     """Every batch of the images that a user gave, with a progress bar."""
     if prepared:
-        batches, total, title = see_tensors(guard, source, images), count_prepared(images), "prepared images"
+        batches, total, title = _score_tensors(guard, source, images), count_prepared(images), "prepared images"
     else:
-        listing = one_by_one(images)
-        batches, title = see(guard, source, listing, listing.pairs(), run), listing.name
+        listing = stream_images(images)
+        batches, title = score_listed(guard, source, listing, listing.pairs(), run), listing.name
         total = listing.count() if run.progress is not False else None
     done = 0
     with progress_bar(name or title, total, run.progress) as report:
@@ -67,7 +67,7 @@ def see_given(
             report(done)
 
 
-def rows_of(guard: Fitted, seen: Seen) -> list[Scored]:
+def make_rows(guard: Fitted, seen: ScoredBatch) -> list[Scored]:
     """The rows of one batch, in its order."""
     rows = [Scored(path, error=seen.errors.get(place, "")) for place, (path, _) in enumerate(seen.pairs)]
     classes, scores, p_values, accepted = (values.tolist() for values in seen.decision)
@@ -77,24 +77,24 @@ def rows_of(guard: Fitted, seen: Seen) -> list[Scored]:
     return rows
 
 
-def see(
+def score_listed(
     guard: Fitted,
-    source: Source,
+    source: OpenNet,
     listing: ImageSource,
     pairs: Iterator[tuple[str, int]],
     run: RunOptions = DEFAULT,
-) -> Iterator[Seen]:
+) -> Iterator[ScoredBatch]:
     """Every batch of the listed images, decoded by threads while the network works on the batches before."""
     read = partial(listing.read, upright=guard.about.upright)
-    with closing(decoded(read, guard.preprocessing, chunks(pairs, run.batch_size), run.workers)) as decoding:
+    with closing(prefetch(read, guard.preprocessing, split_chunks(pairs, run.batch_size), run.workers)) as decoding:
         for part, pixels in decoding:
             yield _seen(guard, source, list(part), pixels)
 
 
-def see_tensors(guard: Fitted, source: Source, images: Any) -> Iterator[Seen]:
+def _score_tensors(guard: Fitted, source: OpenNet, images: Any) -> Iterator[ScoredBatch]:
     """Every batch of tensors that the network takes as they are."""
     first = 0
-    for batch, _ in prepared_batches(images):
+    for batch, _ in iterate_prepared(images):
         check_shape(batch.shape[1:], guard.about.input_shape)
         pairs, errors = [(f"image {first + row}", first + row) for row in range(len(batch))], dict[int, str]()
         work = _Work(guard, source, batch.__getitem__, errors, one_size=True)
@@ -102,21 +102,23 @@ def see_tensors(guard: Fitted, source: Source, images: Any) -> Iterator[Seen]:
         first += len(batch)
 
 
-def _seen(guard: Fitted, source: Source, pairs: Pairs, pixels: list[Pixels | InputError]) -> Seen:
+def _seen(guard: Fitted, source: OpenNet, pairs: Pairs, pixels: list[Pixels | InputError]) -> ScoredBatch:
     def normalized(rows: list[int]) -> Tensor:
-        return guard.preprocessing.normalize(stacked([pixels[row] for row in rows]))  # type: ignore[misc]
+        return guard.preprocessing.normalize(stack_images([pixels[row] for row in rows]))  # type: ignore[misc]
 
     errors = {row: _why(each) for row, each in enumerate(pixels) if isinstance(each, InputError)}
     work = _Work(guard, source, normalized, errors, one_size=guard.preprocessing.size is not None)
-    return _together(pairs, [part for rows in rows_by_size(pixels) for part in work.decided(rows)], errors)
+    return _together(pairs, [part for rows in group_rows_by_size(pixels) for part in work.decided(rows)], errors)
 
 
-def _together(pairs: Pairs, parts: list[Part], errors: dict[int, str]) -> Seen:
+def _together(pairs: Pairs, parts: list[BatchRows], errors: dict[int, str]) -> ScoredBatch:
     rows, outputs = [row for part in parts for row in part.rows], [part.outputs for part in parts]
-    return Seen(pairs, rows, join_decisions([part.decision for part in parts]), errors, _outputs_together(outputs))
+    return ScoredBatch(
+        pairs, rows, join_decisions([part.decision for part in parts]), errors, _outputs_together(outputs)
+    )
 
 
-class Part(NamedTuple):
+class BatchRows(NamedTuple):
     """Rows of a batch that went through the network together."""
 
     rows: list[int]
@@ -129,12 +131,12 @@ class _Work:
     """The rows of one batch on their way through network and guard."""
 
     guard: Fitted
-    source: Source
+    source: OpenNet
     images: Callable[[list[int]], Tensor]  # some rows as the network takes them
     errors: dict[int, str]
     one_size: bool  # whether all images have the same
 
-    def decided(self, rows: list[int]) -> list[Part]:
+    def decided(self, rows: list[int]) -> list[BatchRows]:
         """The decisions on some rows; where the network refuses them together, on each alone."""
         detector = self.guard.detector
         try:
@@ -143,7 +145,7 @@ class _Work:
             outputs = self.source.classifier(images)
             perturbs = detector.method.perturbs
             decision = detector.decide(self.source.classifier, images) if perturbs else detector.decide(outputs)
-            return [Part(rows, decision, outputs)]
+            return [BatchRows(rows, decision, outputs)]
         except HeadError:
             raise  # no fault of the image: none can be scored
         except NotTaken as error:

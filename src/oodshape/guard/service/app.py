@@ -24,8 +24,8 @@ from oodshape.core.files import one_line
 from oodshape.guard.service.body import Refused
 from oodshape.guard.service.logs import log_event
 from oodshape.guard.service.metrics import Metrics
-from oodshape.guard.service.pool import Pool
-from oodshape.guard.service.response_models import BODY, REFUSALS, About, Answer, Status
+from oodshape.guard.service.pool import WorkerPool
+from oodshape.guard.service.response_models import BODY, REFUSALS, Answer, Served, Status
 from oodshape.guard.service.settings import Settings
 from oodshape.guard.service.watching import Watching
 from oodshape.guard.service.worker import Json
@@ -51,7 +51,7 @@ class _Reception:
 class Service:
     """What is received, scored, counted and watched."""
 
-    def __init__(self, settings: Settings, pool: Pool) -> None:
+    def __init__(self, settings: Settings, pool: WorkerPool) -> None:
         self.settings, self.pool = settings, pool
         self.metrics = Metrics(watch=settings.watch)
         self.watching = Watching(pool.about, settings, self.metrics) if settings.watch else None
@@ -91,7 +91,7 @@ class Service:
             return Response(json.dumps(detail | {"images": rows}), status, media_type="application/json")
         except Refused as refused:
             status = refused.status
-            return refuse(refused)
+            return _refuse(refused)
         except ClientDisconnect:
             status = 499
             return Response(status_code=status)
@@ -207,7 +207,7 @@ class Service:
         return self.metrics.text()
 
 
-def refuse(refused: Refused) -> Response:
+def _refuse(refused: Refused) -> Response:
     """The answer to a refused request. Its body may not have been read, so the connection cannot be used again."""
     headers = {"connection": "close"}
     headers |= {"retry-after": "1"} if refused.status in (429, 503) else {}
@@ -215,7 +215,7 @@ def refuse(refused: Refused) -> Response:
     return JSONResponse({"detail": refused.detail}, refused.status, headers)
 
 
-def read_page() -> tuple[str, str]:
+def _read_page() -> tuple[str, str]:
     """Return the page for browsers, and the policy under which it runs its own script and asks this service alone."""
     page = (files(__package__) / "page.html").read_text(encoding="utf-8")
     digests = {}
@@ -227,7 +227,7 @@ def read_page() -> tuple[str, str]:
     return page, "; ".join(rules)
 
 
-def create_app(settings: Settings, pool: Pool) -> FastAPI:
+def create_app(settings: Settings, pool: WorkerPool) -> FastAPI:
     """The application around a pool that has started; it closes the pool."""
     service = Service(settings, pool)
 
@@ -279,23 +279,23 @@ def create_app(settings: Settings, pool: Pool) -> FastAPI:
         """Counts and the evidence of the watch, for Prometheus."""
         return Response(service.read_metrics(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
-    page, policy = read_page()
+    page, policy = _read_page()
 
-    @app.get("/", response_model=About, responses={401: REFUSALS[401]})
+    @app.get("/", response_model=Served, responses={401: REFUSALS[401]})
     async def about(request: Request) -> Response:
         """What is served; for a browser, a page to try it, which holds nothing that a token protects."""
         if "text/html" in request.headers.get("accept", ""):
             return HTMLResponse(page, headers={"content-security-policy": policy, "x-content-type-options": "nosniff"})
         service.authorize(request)
-        return Response(About(oodshape=oodshape.__version__, **pool.about).model_dump_json(), media_type=MEDIA[1])
+        return Response(Served(oodshape=oodshape.__version__, **pool.about).model_dump_json(), media_type=MEDIA[1])
 
     @app.exception_handler(Refused)
     async def refused(request: Request, error: Refused) -> Response:
-        return refuse(error)
+        return _refuse(error)
 
     @app.exception_handler(Exception)
     async def failed(request: Request, error: Exception) -> Response:
         log_event("failed", level=logging.ERROR, path=request.url.path, error=repr(error))
-        return refuse(Refused(500, "the service failed; its log says why"))
+        return _refuse(Refused(500, "the service failed; its log says why"))
 
     return app

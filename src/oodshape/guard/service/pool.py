@@ -17,7 +17,7 @@ from typing import Any
 from oodshape.core.errors import InputError
 from oodshape.guard.service.logs import log_event
 from oodshape.guard.service.settings import Settings
-from oodshape.guard.service.worker import DECODE_SECONDS, Json, run
+from oodshape.guard.service.worker import DECODE_SECONDS, Json, run_worker
 
 GRACE = 1.0  # seconds that a slice may go on after its request has ended
 METHODS = multiprocessing.get_all_start_methods()
@@ -34,7 +34,7 @@ class _Worker:
 
     def start(self) -> None:
         self.connection, other = self._context.Pipe()
-        self.process = self._context.Process(target=run, args=(other, *self._arguments), daemon=True)
+        self.process = self._context.Process(target=run_worker, args=(other, *self._arguments), daemon=True)
         self.process.start()
         other.close()
         try:
@@ -64,7 +64,7 @@ class _Worker:
         self.connection.close()
 
 
-class Pool:
+class WorkerPool:
     """The scoring processes of a service."""
 
     def __init__(self, settings: Settings) -> None:

@@ -16,7 +16,7 @@ class Images(BaseModel):
     images: list[str] = Field(min_length=1, examples=[[PIXEL]])
 
 
-class Scored(BaseModel):
+class ScoredImage(BaseModel):
     """The answer for one image."""
 
     name: str = Field(examples=["cat.jpg"])
@@ -28,7 +28,7 @@ class Scored(BaseModel):
     threshold: float | None = Field(description="The smallest score that is accepted.")
 
 
-class Unreadable(BaseModel):
+class UnreadableImage(BaseModel):
     """An image that could not be read."""
 
     name: str = Field(examples=["notes.txt"])
@@ -39,14 +39,14 @@ class Unreadable(BaseModel):
 class Answer(BaseModel):
     """One row per image, in the order sent."""
 
-    images: list[Scored | Unreadable]
+    images: list[ScoredImage | UnreadableImage]
 
 
 class Refusal(BaseModel):
     """Why a request has no scores."""
 
     detail: str
-    images: list[Scored | Unreadable] = []
+    images: list[ScoredImage | UnreadableImage] = []
 
 
 class Status(BaseModel):
@@ -55,7 +55,7 @@ class Status(BaseModel):
     status: str
 
 
-class About(BaseModel):
+class Served(BaseModel):
     """What is served."""
 
     oodshape: str

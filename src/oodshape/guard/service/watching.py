@@ -51,9 +51,7 @@ class Watching:
         before, rows, self._new = self.watch, self._new, []
         if not rows:
             return
-        self.watch = before.after(
-            [row.get("p_value") for row in rows], labels=[str(row.get("class", "")) for row in rows]
-        )
+        self.watch = before.after(row.get("p_value") for row in rows)
         self._show()
         if self.watch.alarm and not before.alarm:
             first = self.watch.first

@@ -33,7 +33,7 @@ DECODE_SECONDS = 5  # of processor time for one image
 LARGE = 1 << 22  # pixels; larger images are decoded by one process at a time
 
 
-def run(connection: Connection, settings: Settings, lock: str) -> None:
+def run_worker(connection: Connection, settings: Settings, lock: str) -> None:
     """Describe the file, or why it is refused; then answer until the web process closes the connection."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes; the web process stops this one
     settings.limits.use()

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from hashlib import sha256
@@ -24,13 +24,13 @@ from numpy.typing import NDArray
 
 from oodshape.core import files
 from oodshape.core.errors import InputError, check_fraction
-from oodshape.core.text import format_count
-from oodshape.core.values import AtLeast, Value, encode, load_values
+from oodshape.core.text import format_count, format_rate
+from oodshape.core.values import AtLeast, Value, encode_value, load_values
 from oodshape.guard.scoring.decide import ROUNDING
 from oodshape.guard.scoring.score_formats import ScoreRow, read_scores
 from oodshape.guard.verdict import Scored, Verdict
 from oodshape.guard.watch.history import Event, History
-from oodshape.metrics.conformal import allowed_rate, rank
+from oodshape.metrics.conformal import allowed_rate, threshold_rank
 from oodshape.metrics.sequential_test import RateTest
 
 Block = tuple[list[ScoreRow], "ReadPosition | None"]
@@ -91,7 +91,7 @@ def rejected_since_change(watch: Watch, scores: str | None = None) -> Iterator[t
     if not (watch.alarm and alarms and all(Path(file).is_file() for file, _ in parts)):
         return
     rows = (row for file, count in parts for row in islice(read_scores(file), count) if row.p_value is not None)
-    limit = rank(watch.n_calibration, watch.alpha) + 0.5
+    limit = threshold_rank(watch.n_calibration, watch.alpha) + 0.5
     for image, row in enumerate(rows, 1):
         if image >= (alarms[-1].began or alarms[-1].image) and (row.p_value or 0) * (watch.n_calibration + 1) < limit:
             yield image, row
@@ -105,7 +105,7 @@ def _changed(scores: str, after: ReadPosition) -> InputError:
 
 
 @contextmanager
-def locked_state(state: str) -> Iterator[None]:
+def lock_state(state: str) -> Iterator[None]:
     """Keep a state for this process alone: a second one would overwrite what the first has seen."""
     if not state:
         yield
@@ -123,13 +123,23 @@ MIDDLE = 0.5  # half of the images like the calibration's have a p-value up to t
 class Watch(Value):
     """The state of watching one stream: `watch = watch.after(p_values)`, then `str(watch)`.
 
-    Two tests share delta: one of the rejection rate, and one of the share of p-values up to 1/2, which moves when
-    scores sink though few images are rejected yet. The chance that a stream of images like those of the
-    calibration ever raises an alarm is at most delta, the calibration's own luck included.
+    Two tests share delta: one of the rejection rate, and one of the fraction of p-values up to 1/2, which changes when
+    scores fall although few images are rejected yet. The probability that a stream of images like the calibration set
+    ever raises an alarm is at most delta, including the sampling error of the calibration set.
 
     >>> watch = Watch.begin(alpha=0.05, n_calibration=999).after([0.5, 0.8, 0.3, 0.9])
     >>> watch.alarm, round(watch.rejection.allowed, 3)
     (False, 0.071)
+
+    Attributes:
+        alpha: Bound on the expected false rejection rate of the guard.
+        n_calibration: Number of calibration images.
+        delta: Bound on the probability of a false alarm.
+        rejection: Test of the rejection rate.
+        middle: Test of the fraction of p-values up to 1/2.
+        unreadable: Number of images that could not be read; no test counts them.
+        read: How far each score file was read.
+        history: Counts over time; resets do not clear it.
     """
 
     alpha: float
@@ -151,29 +161,46 @@ class Watch(Value):
 
     @classmethod
     def begin(cls, *, alpha: float, n_calibration: int, delta: float = 0.01) -> Watch:
-        """A watch that has seen nothing: of a threshold for alpha, calibrated on n_calibration images."""
+        """Begin to watch.
+
+        Args:
+            alpha: Bound on the expected false rejection rate of the guard.
+            n_calibration: Number of its calibration images.
+            delta: Bound on the probability of a false alarm.
+
+        Returns:
+            A watch that has seen no image.
+        """
         return cls(alpha, n_calibration, delta, *_tests(alpha, n_calibration, delta))
 
     def add(self, verdicts: Verdict | Scored | Iterable[Verdict | Scored]) -> Watch:
-        """The watch after some more images, given by what a guard said: verdicts, or rows of scores.
+        """Add images by a guard's verdicts or score rows.
+
+        Args:
+            verdicts: One or several verdicts, or rows of scores.
+
+        Returns:
+            The new state.
 
         >>> from oodshape import Verdict
         >>> Watch.begin(alpha=0.05, n_calibration=99).add(Verdict("cat", 0, 9.1, 0.62, True, 7.9)).history.names
         ('cat',)
         """
-        rows = [verdicts] if isinstance(verdicts, (Verdict, Scored)) else list(verdicts)
-        return self.after([row.p_value for row in rows], labels=["" if x.label is None else str(x.label) for x in rows])
+        rows = [verdicts] if isinstance(verdicts, (Verdict, Scored)) else verdicts
+        return self.after(row.p_value for row in rows)
 
-    def after(
-        self,
-        p_values: Iterable[float] | Any,
-        position: ReadPosition | None = None,
-        *,
-        labels: Sequence[str] | None = None,
-    ) -> Watch:
-        """The watch after some more images, given by their p-values; None or NaN: the image could not be read.
+    def after(self, p_values: Iterable[float | None] | Any, position: ReadPosition | None = None) -> Watch:
+        """Add images by their p-values.
 
-        `position` is how far the file that they came from was read with them; `labels` are their classes.
+        Args:
+            p_values: P-values in order; None or NaN: the image could not be read.
+            position: How far the file of these images was read with them.
+
+        Returns:
+            The new state.
+
+        Raises:
+            InputError: If a p-value is not in (0, 1], or below what the calibration set allows.
         """
         p = np.asarray(list(p_values), np.float64)
         lost = np.isnan(p)
@@ -187,27 +214,25 @@ class Watch(Value):
                 f"with {self.n_calibration:,} calibration images no p-value is below 1 / {self.n_calibration + 1:,}, "
                 f"got {p.min():g}; give the number of calibration images of the guard that scored these"
             )
-        names = np.array([""] * len(lost) if labels is None else list(labels), object)
         now, start = self, 0
         while start < len(lost):  # by blocks of the history
             read = np.flatnonzero(~lost[start:])
             end = start + int(read[now.history.room]) if len(read) > now.history.room else len(lost)
-            part = slice(start, end)
-            now, start = now._after(given[part], lost[part], names[part]), end
+            now, start = now._after(given[start:end], lost[start:end]), end
         if position is None:
             return now
         return replace(now, read=(*(each for each in self.read if each.file != position.file), position))
 
-    def _after(self, p: NDArray[np.float64], lost: NDArray[np.bool_], names: NDArray[Any]) -> Watch:
+    def _after(self, p: NDArray[np.float64], lost: NDArray[np.bool_]) -> Watch:
         """After at most as many images as the history's block still takes."""
         known = p[~lost]
         # as whole numbers of calibration images: a rounded p-value in a file keeps its side
         below = np.rint(known * (self.n_calibration + 1))
-        rejected = below <= rank(self.n_calibration, self.alpha)
-        low = below <= rank(self.n_calibration, MIDDLE)
+        rejected = below <= threshold_rank(self.n_calibration, self.alpha)
+        low = below <= threshold_rank(self.n_calibration, MIDDLE)
         rejection, middle = self.rejection.after(rejected), self.middle.after(low)
         unreadable = self.unreadable + int(lost.sum())
-        history = self.history.after(known, rejected, int(lost.sum()), names[~lost].tolist())
+        history = self.history.after(known, rejected, int(lost.sum()))
         now = replace(self, rejection=rejection, middle=middle, unreadable=unreadable, history=history)
         if not now.alarm or self.alarm:
             return now
@@ -217,10 +242,16 @@ class Watch(Value):
         return replace(now, history=history.with_event(Event("alarm", before + (first.alarm or 0), began)))
 
     def reset(self, *, alpha: float | None = None, n_calibration: int | None = None) -> Watch:
-        """A new watch of the same stream, after a change was confirmed: the tests begin anew, the history goes on.
+        """Begin new tests on the same stream, after a change was confirmed; the history is kept.
 
-        Give the new promise where the guard was calibrated again. Each reset begins a new test, and each has a chance
-        of delta to raise a false alarm.
+        Each reset begins a new test with its own probability `delta` of a false alarm.
+
+        Args:
+            alpha: The new bound, if the guard was calibrated again.
+            n_calibration: The new number of calibration images.
+
+        Returns:
+            The new state.
         """
         begun = Watch.begin(
             alpha=self.alpha if alpha is None else alpha,
@@ -230,7 +261,14 @@ class Watch(Value):
         return replace(begun, read=self.read, history=self.history.with_event(Event("reset", self.history.seen)))
 
     def position_in(self, scores: str) -> ReadPosition:
-        """Return how far a score file was read."""
+        """Return how far a score file was read.
+
+        Args:
+            scores: The file.
+
+        Returns:
+            The position.
+        """
         start = ReadPosition.start_of(scores)
         return next((each for each in self.read if each.file == start.file), start)
 
@@ -250,14 +288,28 @@ class Watch(Value):
         return self.rejection if self.rejection.alarm is not None else self.middle
 
     def save(self, path: str | Path) -> None:
-        """Write the state to one safetensors file."""
+        """Write the state to one safetensors file.
+
+        Args:
+            path: The file to write.
+        """
         tensors: dict[str, NDArray[Any]] = {}
-        value = encode(self, tensors, "watch")
-        files.save(path, "watch", {"value": json.dumps(value)}, tensors)
+        value = encode_value(self, tensors, "watch")
+        files.save_file(path, "watch", {"value": json.dumps(value)}, tensors)
 
     @classmethod
     def load(cls, path: str | Path) -> Watch:
-        """The state that `save` wrote."""
+        """Read a state that `save` wrote.
+
+        Args:
+            path: The file to read.
+
+        Returns:
+            The state.
+
+        Raises:
+            InputError: If the file is damaged or not a watch.
+        """
         [value] = load_values(path, "watch", "value")
         if not isinstance(value, cls):
             raise InputError(f"{path} holds {type(value).__name__}, not one watch; {files.WAY_OUT['watch']}")
@@ -267,12 +319,12 @@ class Watch(Value):
         test = self.rejection
         if not self.seen:
             return "\n".join(["no images yet", *self._unreadable_lines()])
-        low, high = test.interval()
+        low, high, allowed, middle = map(format_rate, (*test.interval(), test.allowed, self.middle.allowed))
         lines = [
-            f"{format_count(self.seen, 'image')}, {test.hits:,} rejected: {test.rate:.2%} ({low:.2%} to {high:.2%}); "
-            f"guaranteed {self.alpha:.2%}, up to {test.allowed:.2%} is within sampling error for "
+            f"{format_count(self.seen, 'image')}, {test.hits:,} rejected: {format_rate(test.rate)} "
+            f"({low} to {high}); guaranteed {100 * self.alpha:g} %, up to {allowed} is within sampling error for "
             f"{self.n_calibration:,} calibration images",
-            f"p-values up to {MIDDLE:g}: {self.middle.rate:.2%}, up to {self.middle.allowed:.2%} expected",
+            f"p-values up to {MIDDLE:g}: {format_rate(self.middle.rate)}, up to {middle} expected",
             f"evidence against the guarantee: {_power(test)} by rejections, {_power(self.middle)} by all p-values; "
             f"alarm at {1 / test.delta:.0f}",
         ]
@@ -286,7 +338,7 @@ class Watch(Value):
         if not self.alarm:
             return [self._calm()]
         first = self.first
-        since = "" if first.since is None else f"; it began near image {first.since}"
+        since = "" if first.since is None else f"; the change began near image {first.since}"
         return [
             f"ALARM at image {first.alarm}{since}",
             "look at the rejected images since then. If they are OOD, the guard is working as intended: find their "
@@ -300,8 +352,8 @@ class Watch(Value):
             most = max(self.rejection, self.middle, key=lambda each: each.highest)
             return f"no alarm; evidence {_power(most)} of {1 / test.delta:.0f}"
         return (
-            f"no alarm yet: more is rejected than guaranteed, but up to {test.allowed:.2%} is within sampling error of "
-            f"the calibration set; the alarm comes at an evidence of {1 / test.delta:.0f} = 4 / delta"
+            f"no alarm yet: more is rejected than guaranteed, but up to {format_rate(test.allowed)} is within sampling "
+            f"error of the calibration set; the alarm comes at an evidence of {1 / test.delta:.0f} = 4 / delta"
         )
 
 
@@ -311,7 +363,7 @@ def _tests(alpha: float, n_calibration: int, delta: float) -> tuple[RateTest, Ra
     check_fraction("delta", delta)
     if alpha > MIDDLE:
         raise InputError(f"alpha must be at most {MIDDLE:g}, got {alpha:g}")
-    if rank(n_calibration, alpha) < 1:
+    if threshold_rank(n_calibration, alpha) < 1:
         raise InputError(f"alpha = {alpha:g} cannot be kept with {n_calibration} images: no p-value is so small")
     share = delta / 4  # two tests, each with the sampling error of the calibration set
     rejection, middle = (RateTest(allowed_rate(level, n_calibration, share), share) for level in (alpha, MIDDLE))

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from oodshape.core.errors import InputError
 from oodshape.core.files import reading
-from oodshape.images.datasets.matlab import Damaged, arrays
+from oodshape.images.datasets.matlab import DamagedFile, read_arrays
 from oodshape.images.decode.limits import Limits
 from oodshape.images.sources.image_set import ArraySet
 
@@ -32,7 +32,7 @@ LAYOUTS: dict[int, tuple[str, str]] = {
 }
 
 
-def cifar(root: str | Path, kind: Literal[10, 100] = 10, *, train: bool, name: str | None = None) -> ArraySet:
+def read_cifar(root: str | Path, kind: Literal[10, 100] = 10, *, train: bool, name: str | None = None) -> ArraySet:
     """CIFAR-10 or CIFAR-100: [N, 32, 32, 3] images with their (fine) labels.
 
     `root` holds an unpacked archive's folder, or is that folder. Every batch that is there is read, in
@@ -157,7 +157,7 @@ class _ArraysOnly(pickle._Unpickler):  # the one in Python: in C, a forged memo 
             ) from None
 
 
-def mnist(root: str | Path, *, name: str = "mnist") -> ArraySet:
+def read_mnist(root: str | Path, *, name: str = "mnist") -> ArraySet:
     """MNIST's test images: [N, 28, 28] with the digits as labels.
 
     The files lie in `root`, `root/raw` or `root/MNIST/raw`, as `t10k-images-idx3-ubyte` or
@@ -217,15 +217,15 @@ def _find_idx(root: Path, what: str, dims: int) -> Path:
     raise InputError(f"no MNIST below {root}: looked for {', '.join(names)}; run oodshape data get mnist")
 
 
-def svhn(root: str | Path, *, name: str = "svhn") -> ArraySet:
+def read_svhn(root: str | Path, *, name: str = "svhn") -> ArraySet:
     """SVHN's cropped test images (format 2): [N, 32, 32, 3] with the digits as labels (the file's label 10 means 0)."""
     path = Path(root) / "test_32x32.mat"
     if not path.is_file():
         raise InputError(f"no SVHN at {path}; download it: oodshape data get svhn")
     with reading(path, AGAIN.format("svhn")):
         try:
-            content = arrays(path, ["X", "y"])
-        except Damaged as error:
+            content = read_arrays(path, ["X", "y"])
+        except DamagedFile as error:
             again = AGAIN.format("svhn")
             raise InputError(f"{path} is damaged or no SVHN file: X and y cannot be read ({error}); {again}") from None
         images, labels = content["X"], content["y"].ravel()

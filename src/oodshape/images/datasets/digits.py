@@ -11,23 +11,23 @@ from importlib.resources import as_file, files
 
 import numpy as np
 
-from oodshape.core.files import npz_arrays
-from oodshape.images.datasets.synthetic import KINDS, drawn
+from oodshape.core.files import read_npz
+from oodshape.images.datasets.synthetic import KINDS, draw_pixels
 from oodshape.images.sources.image_set import ArraySet
 
 NOISE = (400, 16, 16)  # the shape of a set of noise
 
 
-def digits_sets() -> dict[str, ArraySet]:
+def load_digits_sets() -> dict[str, ArraySet]:
     """All sets by name: `train` and `test` (digits 0-7), near OOD (digits89, letters), then far OOD.
 
-    >>> {name: len(images) for name, images in digits_sets().items()}  # doctest: +NORMALIZE_WHITESPACE
+    >>> {name: len(images) for name, images in load_digits_sets().items()}  # doctest: +NORMALIZE_WHITESPACE
     {'train': 866, 'test': 577, 'digits89': 354, 'letters': 400,
      'photos': 400, 'textures': 400, 'gaussian': 400, 'uniform': 400}
     """
     with as_file(files("oodshape.images.datasets") / "digits.npz") as path:
-        arrays = npz_arrays(path)
-    arrays |= {kind: drawn(kind, make_stream(kind), NOISE) for kind in KINDS}
+        arrays = read_npz(path)
+    arrays |= {kind: draw_pixels(kind, make_stream(kind), NOISE) for kind in KINDS}
     names = [name for name in arrays if not name.endswith("_labels")]
     return {name: ArraySet(name, arrays[name], arrays.get(f"{name}_labels")) for name in names}  # type: ignore[arg-type]
 

@@ -15,7 +15,7 @@ import oodshape
 from oodshape.core.errors import InputError
 from oodshape.core.files import NO_ROOM, one_line, temporary_file, writing
 from oodshape.core.machine import OFFLINE, is_offline
-from oodshape.images.datasets.download_sources import DOWNLOADS, Source, digest
+from oodshape.images.datasets.download_sources import DOWNLOADS, Download, hash_file
 from oodshape.images.datasets.unpack import unpack
 
 CHUNK = 1 << 20
@@ -29,7 +29,7 @@ class _Refused(Exception):
     """What an address offers cannot be the file: another try at this address would not help."""
 
 
-def download(source: Source, folder: Path, report: Report = lambda done: None, *, unverified: bool = False) -> Path:
+def download(source: Download, folder: Path, report: Report = lambda done: None, *, unverified: bool = False) -> Path:
     """Return the verified file of a source in a folder, downloaded unless it is there.
 
     A transfer that broke is kept as `FILE.part` and resumed by the next call if a checksum will tell whether the
@@ -37,7 +37,7 @@ def download(source: Source, folder: Path, report: Report = lambda done: None, *
     """
     path, part = folder / source.file, folder / f"{source.file}.part"
     if path.is_file():
-        check_file(source, path, f"delete {path} and get it again")
+        _check_file(source, path, f"delete {path} and get it again")
         return path
     if is_offline():
         raise InputError(f"{source.file} is not at {path}, and --offline or {OFFLINE} forbids downloads")
@@ -46,10 +46,10 @@ def download(source: Source, folder: Path, report: Report = lambda done: None, *
             f"{source.file} is not downloaded: its checksum is not published; --unverified downloads it all the same"
         )
     reasons = []
-    for address in Source.direct(source.addresses):
+    for address in Download.direct(source.addresses):
         try:
             _fetch(address, part, source, report)
-            check_file(source, part, "try again later")
+            _check_file(source, part, "try again later")
             part.replace(path)
             return path
         except InputError as error:  # what was written is of no use
@@ -67,7 +67,7 @@ def download(source: Source, folder: Path, report: Report = lambda done: None, *
     raise InputError(f"{source.file} cannot be downloaded ({'; '.join(reasons)}){more}")
 
 
-def obtain(source: Source, root: Path, report: Report = lambda done: None, *, unverified: bool = False) -> str:
+def obtain(source: Download, root: Path, report: Report = lambda done: None, *, unverified: bool = False) -> str:
     """Put a published file, or what its archive holds, at its place below `root` unless it is there.
 
     Returns a line with the digest of a file that could not be verified in full. An archive that a user put into the
@@ -83,7 +83,7 @@ def obtain(source: Source, root: Path, report: Report = lambda done: None, *, un
             is_given = (folder / source.file).is_file()
             path = download(source, folder, report, unverified=unverified)
             is_known = bool(source.md5) or len(source.sha256) == FULL
-            note = "" if is_known else f"{source.file}: sha256 {digest(path)} (not published)"
+            note = "" if is_known else f"{source.file}: sha256 {hash_file(path)} (not published)"
             if source.is_archive:
                 unpack(path, source, root)
                 if not is_given:
@@ -91,7 +91,7 @@ def obtain(source: Source, root: Path, report: Report = lambda done: None, *, un
     return note
 
 
-def check_file(source: Source, path: Path, advice: str) -> None:
+def _check_file(source: Download, path: Path, advice: str) -> None:
     """Refuse a file that is a web page, or not the published one."""
     with path.open("rb") as file:
         if re.match(rb"\s*<(!doctype|html|\?xml)", file.read(200), re.IGNORECASE):
@@ -100,7 +100,7 @@ def check_file(source: Source, path: Path, advice: str) -> None:
         raise InputError(f"{path.name} is not the published file: {difference}; {advice}")
 
 
-def _fetch(address: str, part: Path, source: Source, report: Report) -> None:
+def _fetch(address: str, part: Path, source: Download, report: Report) -> None:
     """Download from one address; a transfer that breaks is resumed while each attempt transfers something."""
     if not source.is_verified:
         part.unlink(missing_ok=True)  # it may be of another version of the file
@@ -118,7 +118,7 @@ def _fetch(address: str, part: Path, source: Source, report: Report) -> None:
                 raise
 
 
-def _transfer(address: str, part: Path, source: Source, report: Report) -> None:
+def _transfer(address: str, part: Path, source: Download, report: Report) -> None:
     _check_address(address, source)
     done = _size(part)
     headers = {"User-Agent": f"oodshape/{oodshape.__version__}", **({"Range": f"bytes={done}-"} if done else {})}
@@ -142,7 +142,7 @@ def _transfer(address: str, part: Path, source: Source, report: Report) -> None:
             raise URLError(f"the transfer ended after {done:,} of {expected:,} bytes")
 
 
-def _check_address(address: str, source: Source) -> None:
+def _check_address(address: str, source: Download) -> None:
     scheme = urlsplit(address).scheme
     if scheme != "https" and not (scheme == "http" and source.is_verified):
         raise _Refused(f"{scheme}:// is only used where a checksum is known")
@@ -151,7 +151,7 @@ def _check_address(address: str, source: Source) -> None:
 class _Redirects(HTTPRedirectHandler):
     """Follow redirects only to addresses that the source may be downloaded from."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: Download) -> None:
         self.source = source
 
     def redirect_request(

@@ -16,7 +16,7 @@ DRIVE = "https://drive.google.com/"
 
 
 @dataclass(frozen=True)
-class Source:
+class Download:
     """A published file: its addresses in order of preference, size, checksums, licence, and where it goes.
 
     `to` is a path below the folder of data or of weights. An archive becomes the folder `to`: the part of it below
@@ -38,7 +38,7 @@ class Source:
     is_exact: bool  # whether `bytes` is exact; a size with a ~ in the table is not
 
     @classmethod
-    def parse(cls, row: dict[str, Any]) -> Source:
+    def parse(cls, row: dict[str, Any]) -> Download:
         """The source that a row of the table describes."""
         addresses, size = tuple(row["addresses"].split()), row["bytes"]
         by_hand = row["by_hand"] or ("" if cls.direct(addresses) else "Google Drive limits downloads by programs")
@@ -62,7 +62,7 @@ class Source:
     @property
     def size(self) -> str:
         """The size for people."""
-        return show_size(self.bytes) if self.bytes else "size unknown"
+        return format_size(self.bytes) if self.bytes else "size unknown"
 
     @property
     def put(self) -> str:
@@ -74,22 +74,22 @@ class Source:
         if self.is_exact and path.stat().st_size != self.bytes:
             return f"it has {path.stat().st_size:,} bytes, the published file {self.bytes:,}"
         for kind, wanted in (("md5", self.md5), ("sha256", self.sha256)):
-            found = digest(path, kind) if wanted else ""
+            found = hash_file(path, kind) if wanted else ""
             if not found.startswith(wanted):
                 return f"its {kind} is {found}, that of the published file {wanted}"
         return ""
 
 
-def digest(path: Path, kind: str = "sha256") -> str:
+def hash_file(path: Path, kind: str = "sha256") -> str:
     """The hex digest of a file."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, lambda: hashlib.new(kind, usedforsecurity=False)).hexdigest()
 
 
-def show_size(count: int) -> str:
+def format_size(count: int) -> str:
     """A number of bytes for people.
 
-    >>> show_size(64_275_384), show_size(4_736_829_440), show_size(4_542)
+    >>> format_size(64_275_384), format_size(4_736_829_440), format_size(4_542)
     ('64 MB', '4.7 GB', '5 kB')
     """
     if count >= 10**9:
@@ -98,16 +98,16 @@ def show_size(count: int) -> str:
 
 
 @cache
-def all_sources() -> dict[str, tuple[Source, ...]]:
+def list_sources() -> dict[str, tuple[Download, ...]]:
     """Every source by name; a name with several files has several."""
-    found: dict[str, tuple[Source, ...]] = {}
+    found: dict[str, tuple[Download, ...]] = {}
     text = (files("oodshape.images.datasets") / "download_sources.csv").read_text(encoding="utf-8")
     for row in csv.DictReader(text.splitlines()):
-        found[row["name"]] = (*found.get(row["name"], ()), Source.parse(row))
+        found[row["name"]] = (*found.get(row["name"], ()), Download.parse(row))
     return found
 
 
-def describe_sources(sources: Iterable[Source]) -> str:
+def describe_sources(sources: Iterable[Download]) -> str:
     """One line that says where some files come from, and why one is not downloaded."""
     parts = []
     for source in sources:

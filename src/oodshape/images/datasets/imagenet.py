@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from oodshape.core.errors import InputError
 from oodshape.core.files import DAMAGE, one_line, reading
 from oodshape.images import identity
-from oodshape.images.datasets.matlab import Cell, table
+from oodshape.images.datasets.matlab import Cell, read_struct
 from oodshape.images.sources.archives import ParquetImages, TarImages
-from oodshape.images.sources.folders import ImageFiles, class_folders, labelled
+from oodshape.images.sources.image_files import ImageFiles, label_by_folder, open_labelled_folder
 
 CLASSES = 1000
 WNID = re.compile(r"n\d{8}")
@@ -57,7 +57,7 @@ def imagenet_val_tar(folder: Path, *, name: str) -> TarImages:
 def imagenet_train_tar(folder: Path, *, name: str) -> TarImages:
     """The images of ILSVRC2012_img_train.tar, a tar of one tar per class, read in place."""
     images = TarImages(str(folder / "ILSVRC2012_img_train.tar"), upright=True)
-    images.name, (images.labels, images.classes) = name, class_folders(images.members)
+    images.name, (images.labels, images.classes) = name, label_by_folder(images.members)
     return images
 
 
@@ -70,10 +70,10 @@ def imagenet_parquet(folder: Path, *, name: str, files: str) -> ParquetImages:
 
 def imagenet_v2(folder: Path, *, name: str, part: Literal["train", "test"]) -> ImageFiles:
     """One half of ImageNet-V2, whose class folders are called 0 to 999: the fitted one or the tested one."""
-    found = labelled(folder)
+    found = open_labelled_folder(folder)
     if not found.classes or not all(each.isdecimal() for each in found.classes):
         raise InputError(f"{folder} must hold class folders called 0 to {CLASSES - 1}, as ImageNet-V2 is published")
-    keys = identity.of_paths(found.files)
+    keys = identity.from_paths(found.files)
     fitted = identity.smallest(keys, len(keys) // 2, 0, "ImageNet-V2")
     rows = fitted if part == "train" else np.setdiff1d(np.arange(len(keys)), fitted)
     labels = np.array(found.classes, np.int64)[found.labels[rows]]
@@ -176,7 +176,7 @@ def _synsets(path: Path) -> list[str]:
 def _synsets_of_devkit(path: Path) -> list[str]:
     """The wnids of meta.mat's leaves in the order of their ILSVRC ids."""
     try:
-        rows = table(path, "synsets", ["ILSVRC2012_ID", "WNID", "num_children"])
+        rows = read_struct(path, "synsets", ["ILSVRC2012_ID", "WNID", "num_children"])
         leaves = [
             (int(_only(row["ILSVRC2012_ID"])), str(_only(row["WNID"])))
             for row in rows

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from oodshape.core.errors import InputError
 from oodshape.core.files import compute_fingerprint
-from oodshape.images.decode.read import in_mode
-from oodshape.images.identity import Keys, keys, numbered
-from oodshape.images.sources.image_set import ImageSet, identities_of
+from oodshape.images.decode.read import to_mode
+from oodshape.images.identity import Keys, draw_keys, from_numbers
+from oodshape.images.sources.image_set import ImageSet, find_identities
 
 KINDS = ("gaussian", "uniform")
 
@@ -57,7 +57,7 @@ class NoiseSet:
     @property
     def identities(self) -> Keys:
         """[N]: which image each is: what it is drawn from, and its number."""
-        return numbered(self.n, f"{self.name} {self.seed} {self.side}{' truncated' if self.truncated else ''}")
+        return from_numbers(self.n, f"{self.name} {self.seed} {self.side}{' truncated' if self.truncated else ''}")
 
     def __len__(self) -> int:
         """The number of images."""
@@ -68,10 +68,10 @@ class NoiseSet:
         if not 0 <= index < self.n:
             raise IndexError(index)
         shape = (self.side, self.side, 3)
-        return drawn(self.name, np.random.default_rng([self.seed, index]), shape, truncated=self.truncated)
+        return draw_pixels(self.name, np.random.default_rng([self.seed, index]), shape, truncated=self.truncated)
 
 
-def drawn(
+def draw_pixels(
     kind: str, rng: np.random.Generator | np.random.RandomState, shape: tuple[int, ...], *, truncated: bool = False
 ) -> NDArray[np.uint8]:
     """Pixels drawn on their own: "gaussian" (mean 127.5, std 255) or uniform on [0, 255], clipped.
@@ -88,10 +88,18 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Scrambled:
-    """The Fourier amplitudes of the ID image, its phases plus those of one white-noise image.
+    """Phase-scrambled images: the Fourier amplitudes of an ID image, its phases plus those of one white-noise image.
 
-    All channels get the same noise, so that colours stay; the mean is kept. Such an image has the whole spectrum
-    of a natural one and no content.
+    All channels get the same noise, so that colours are kept; the mean is kept. Such an image has the spectrum of a
+    natural image and no content.
+
+    >>> from oodshape.images.datasets.digits import load_digits_sets
+    >>> Scrambled(load_digits_sets()["test"])[0].shape
+    (16, 16)
+
+    Args:
+        base: The ID images.
+        seed: Seed of the noise.
     """
 
     base: ImageSet
@@ -121,7 +129,7 @@ class Scrambled:
     @property
     def identities(self) -> Keys:
         """[N]: which image each is: the kind and the seed, and the ID image it is made from."""
-        return keys(identities_of(self.base), self.seed, self.name)
+        return draw_keys(find_identities(self.base), self.seed, self.name)
 
     def __len__(self) -> int:
         """The number of images."""
@@ -131,18 +139,18 @@ class Scrambled:
         """An image as an array, rounded and clipped to 0..255."""
         if not 0 <= index < len(self):
             raise IndexError(f"{self.name} has {len(self)} images, there is no number {index}")
-        made = scrambled(_pixels(self.base[index]), noise_of(int(identities_of(self.base)[index]), self.seed))
+        made = scramble(_pixels(self.base[index]), draw_phases(int(find_identities(self.base)[index]), self.seed))
         image: NDArray[np.uint8] = np.clip(np.rint(made), 0, 255).astype(np.uint8)
         return image
 
 
-def noise_of(which: int, seed: int) -> np.random.RandomState:
+def draw_phases(which: int, seed: int) -> np.random.RandomState:
     """The random numbers that belong to an image."""
     # RandomState, because numpy promises that its numbers never change
     return np.random.RandomState([seed, which >> 32, which & 0xFFFFFFFF])
 
 
-def scrambled(image: Floats, rng: np.random.RandomState) -> Floats:
+def scramble(image: Floats, rng: np.random.RandomState) -> Floats:
     """[H, W(, channels)]: the image with other phases, before rounding and clipping."""
     size = image.shape[:2]
     noise = np.fft.rfft2(rng.standard_normal(size))
@@ -155,33 +163,33 @@ def scrambled(image: Floats, rng: np.random.RandomState) -> Floats:
 def _pixels(image: Any) -> Floats:
     """[H, W] or [H, W, channels] numbers of an image of any kind."""
     if isinstance(image, PIL.Image.Image):
-        image = in_mode(image, "L" if image.mode in ("L", "1") else "RGB")
+        image = to_mode(image, "L" if image.mode in ("L", "1") else "RGB")
     return np.asarray(image, np.float64)
 
 
 NOISE_IMAGES, COLOURS = 64, 62  # of each kind of noise; constant images besides black and white
 
 
-def noise_images(height: int, width: int, channels: int, seed: int = 0) -> NDArray[np.uint8]:
+def draw_noise(height: int, width: int, channels: int, seed: int = 0) -> NDArray[np.uint8]:
     """[128, H, W, C]: Gaussian and uniform noise, 64 images each, the same on every machine."""
     shape = NOISE_IMAGES, height, width, channels
     # RandomState, because numpy guarantees that its numbers never change
-    return np.concatenate([drawn(kind, np.random.RandomState(seed), shape) for kind in KINDS])
+    return np.concatenate([draw_pixels(kind, np.random.RandomState(seed), shape) for kind in KINDS])
 
 
-def constant_images(height: int, width: int, channels: int) -> NDArray[np.uint8]:
+def draw_constants(height: int, width: int, channels: int) -> NDArray[np.uint8]:
     """[64, H, W, C]: a black image, a white one, and 62 of one random colour each."""
     colours = np.random.RandomState(0).randint(0, 256, (COLOURS, channels))
     values = np.concatenate([np.zeros((1, channels)), np.full((1, channels), 255), colours]).astype(np.uint8)
     return np.tile(values[:, None, None], (1, height, width, 1))
 
 
-def lattice_images(height: int, width: int, channels: int) -> NDArray[np.uint8]:
+def draw_lattice(height: int, width: int, channels: int) -> NDArray[np.uint8]:
     """[K, H, W, C]: constant images of all colours on a lattice with 8 values per channel (256 for one channel).
 
     With more channels than 3, they are 512 random ones of these colours.
 
-    >>> len(lattice_images(1, 1, 3)), lattice_images(1, 1, 1)[-1].item()
+    >>> len(draw_lattice(1, 1, 3)), draw_lattice(1, 1, 1)[-1].item()
     (512, 255)
     """
     values = np.linspace(0, 255, 256 if channels == 1 else 8).astype(np.uint8)

@@ -15,7 +15,7 @@ from typing import IO, NamedTuple, cast
 from oodshape.core.errors import InputError
 from oodshape.core.files import reading, writing
 from oodshape.images import identity
-from oodshape.images.datasets.download_sources import Source
+from oodshape.images.datasets.download_sources import Download
 from oodshape.images.decode.limits import Limits
 
 MEMBERS = 2_000_000  # files of one archive; the largest published one has 330,000
@@ -30,7 +30,7 @@ class Member(NamedTuple):
     open: Callable[[], IO[bytes] | None]
 
 
-def unpack(archive: Path, source: Source, root: Path) -> None:
+def unpack(archive: Path, source: Download, root: Path) -> None:
     """Make the folder `root / source.to` of an archive; it appears when all of it is there.
 
     Links and special files are left out. A path that leads out of the archive, or content over the limits, is an error.
@@ -53,7 +53,7 @@ def unpack(archive: Path, source: Source, root: Path) -> None:
         shutil.rmtree(making, ignore_errors=True)
 
 
-def _choose(archive: Path, source: Source) -> dict[PurePosixPath, PurePosixPath]:
+def _choose(archive: Path, source: Download) -> dict[PurePosixPath, PurePosixPath]:
     """The members to unpack, each with its path in the new folder."""
     paths, total = list[PurePosixPath](), 0
     with _members(archive) as members:
@@ -75,7 +75,7 @@ def _choose(archive: Path, source: Source) -> dict[PurePosixPath, PurePosixPath]
         raise InputError(f"it holds no file below {source.inside!r}; it is not the published archive")
     if source.pick:
         names = sorted(found)
-        keys = identity.of_paths(found[name].name for name in names)
+        keys = identity.from_paths(found[name].name for name in names)
         found = {names[row]: found[names[row]] for row in identity.smallest(keys, source.pick, 0, "sample").tolist()}
     return found
 

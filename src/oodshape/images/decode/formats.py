@@ -68,10 +68,10 @@ def _check_cost(data: bytes, *, is_jpeg: bool) -> None:
         at = marker.end() + int.from_bytes(data[marker.end() : marker.end() + 2], "big")
 
 
-def refusal(file: object) -> str:
+def explain_refusal(file: object) -> str:
     """Why a file that has none of the formats is refused.
 
-    >>> refusal("notes.txt")
+    >>> explain_refusal("notes.txt")
     'is not a readable image'
     """
     if str(file).lower().endswith(HEIF["HEIF"]) and "HEIF" not in _formats():

@@ -19,7 +19,7 @@ import PIL.Image
 from numpy.typing import NDArray
 
 from oodshape.core.errors import InputError
-from oodshape.core.files import npz_arrays, reading
+from oodshape.core.files import read_npz, reading
 from oodshape.core.text import parse_count
 
 RATIO = 8  # times its size on disk that any file may take: real data sets and weights stay below
@@ -31,13 +31,18 @@ BUDGET = 3 << 26  # bytes of large images that are decoded at the same time, whe
 
 @dataclass(frozen=True)
 class Limits:
-    """The largest image, the thinnest one, and the most that a compressed file may inflate to.
+    """Limits on the size of images and of decompressed files; a file over a limit is treated as unreadable.
 
-    `Limits(pixels=200_000_000).use()` holds for this process from then on; a file over a limit is an unreadable one.
-    The environment variable OODSHAPE_LIMITS, such as `pixels=200_000_000,aspect=50`, sets them at the start.
+    `Limits(pixels=200_000_000).use()` sets them for this process. The environment variable OODSHAPE_LIMITS, such as
+    `pixels=200_000_000,aspect=50`, sets them at the start.
 
     >>> Limits().pixels, Limits().aspect, Limits().inflated
     (50331648, 100, 268435456)
+
+    Args:
+        pixels: Largest width times height, before and after resizing.
+        aspect: Largest ratio of the longer to the shorter side.
+        inflated: Most bytes that a compressed file may expand to; 8 times its size on disk is always allowed.
     """
 
     pixels: int = 3 << 24  # width times height, as it is and resized: 8192 x 6144, the cameras of 50 million
@@ -53,7 +58,16 @@ class Limits:
 
     @classmethod
     def parse(cls, text: str) -> Limits:
-        """The limits that a text such as `pixels=200M,aspect=50` names; the others keep their defaults.
+        """Read limits from a text; limits that it does not name keep their defaults.
+
+        Args:
+            text: Such as `pixels=200M,aspect=50`.
+
+        Returns:
+            The limits.
+
+        Raises:
+            InputError: If a name or value is unknown.
 
         >>> Limits.parse("aspect=50")
         Limits(pixels=50331648, aspect=50, inflated=268435456)
@@ -74,7 +88,14 @@ class Limits:
 
     @classmethod
     def from_environment(cls) -> Limits:
-        """The limits that the environment variable OODSHAPE_LIMITS names, or the defaults."""
+        """Read limits from the environment variable OODSHAPE_LIMITS.
+
+        Returns:
+            The limits, or the defaults.
+
+        Raises:
+            InputError: If the variable cannot be read.
+        """
         try:
             return cls.parse(os.environ.get(ENVIRONMENT, ""))
         except InputError as error:
@@ -82,11 +103,19 @@ class Limits:
 
     @staticmethod
     def now() -> Limits:
-        """The limits of this process."""
+        """Return the limits of this process.
+
+        Returns:
+            The limits.
+        """
         return Limits._now
 
     def use(self) -> Limits:
-        """Let these hold from now on; what comes back are those that held before."""
+        """Apply these limits in this process from now on.
+
+        Returns:
+            The limits that applied before.
+        """
         before, Limits._now = Limits._now, self
         own = PIL.Image.MAX_IMAGE_PIXELS
         if own is not None and self.pixels > own:
@@ -99,7 +128,16 @@ class Limits:
         return () if self == Limits() else (repr(self),)
 
     def refusal(self, width: int, height: int, kind: str = "it", cost: int = PLAIN) -> str:
-        """Why an image of this size is not decoded; empty where it is. `cost`: bytes a pixel of its kind's decoder.
+        """Explain why an image of this size is not decoded.
+
+        Args:
+            width: Width in pixels.
+            height: Height in pixels.
+            kind: Subject of the sentence.
+            cost: Bytes per pixel that the decoder needs.
+
+        Returns:
+            The reason, or an empty string if the image is within the limits.
 
         >>> Limits().refusal(60_000, 1)
         'is 60000 x 1 pixels, more than 100 times as long as wide (the limit of aspect)'
@@ -114,7 +152,16 @@ class Limits:
         return ""
 
     def check_inflated(self, path: object, inflated: int, stored: int) -> None:
-        """Refuse a compressed file that would take too much memory."""
+        """Refuse a compressed file that would need too much memory.
+
+        Args:
+            path: The file, for the message.
+            inflated: Its size after decompression, in bytes.
+            stored: Its size on disk, in bytes.
+
+        Raises:
+            InputError: If it is over the limit.
+        """
         most = max(self.inflated, RATIO * stored)
         if inflated > most:
             raise InputError(
@@ -128,14 +175,14 @@ Limits._now = Limits()
 Limits.from_environment().use()
 
 
-def npz_within(path: str | Path) -> dict[str, NDArray[Any]]:
+def read_limited_npz(path: str | Path) -> dict[str, NDArray[Any]]:
     """All arrays of an .npz file by name, where together they stay below the limit."""
     path = Path(path)
     with reading(path, "it must be an .npz file of numpy"):
         with ZipFile(path) as archive:
             inflated = sum(entry.file_size for entry in archive.infolist())
         Limits.now().check_inflated(path, inflated, path.stat().st_size)
-    return npz_arrays(path)
+    return read_npz(path)
 
 
 class _Turns:

@@ -17,10 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oodshape.core.errors import InputError
-from oodshape.core.machine import cores
+from oodshape.core.machine import count_cores
 from oodshape.images.decode.limits import TURNS
-from oodshape.images.decode.preprocessing import Preprocessing, stacked
-from oodshape.images.sources.image_set import Image, ImageSet, reader
+from oodshape.images.decode.preprocessing import Preprocessing, stack_images
+from oodshape.images.sources.image_set import Image, ImageSet, choose_reader
 
 SAMPLED = 64  # images whose sizes are looked at: one batch cannot have two, so that few sets do
 MOST = 4  # threads: more would only wait for the network
@@ -29,7 +29,7 @@ Item = TypeVar("Item")
 Batch = tuple[Sequence[Item], list[Pixels | InputError]]  # items, and for each its prepared image or its error
 
 
-def decoded(
+def prefetch(
     read: Callable[[Item], Image],
     preprocessing: Preprocessing,
     batches: Iterable[Sequence[Item]],
@@ -42,7 +42,7 @@ def decoded(
     generator to stop them.
     """
     work = partial(_decoded, read, preprocessing)
-    workers = min(MOST, cores()) if workers is None else workers
+    workers = min(MOST, count_cores()) if workers is None else workers
     if workers == 0:
         yield from map(work, batches)
         return
@@ -59,7 +59,7 @@ def decoded(
         pool.shutdown(cancel_futures=True)
 
 
-def decoded_rows(
+def prefetch_rows(
     images: ImageSet,
     preprocessing: Preprocessing,
     every: range,
@@ -73,7 +73,7 @@ def decoded_rows(
     An image that cannot be read is an error that names its batch; with `skip` it is left out.
     """
     batches = (every[start : start + size] for start in range(0, len(every), size))
-    with closing(decoded(reader(images), preprocessing, batches, workers)) as decoding:
+    with closing(prefetch(choose_reader(images), preprocessing, batches, workers)) as decoding:
         for rows, pixels in decoding:
             assert isinstance(rows, range)
             errors = [each for each in pixels if isinstance(each, InputError)]
@@ -81,13 +81,13 @@ def decoded_rows(
                 if errors and not skip:
                     raise errors[0]
                 read = [(row, each) for row, each in zip(rows, pixels, strict=True) if isinstance(each, np.ndarray)]
-                array = stacked([each for _, each in read]) if read else np.empty((0, 1, 1, 1), np.uint8)
+                array = stack_images([each for _, each in read]) if read else np.empty((0, 1, 1, 1), np.uint8)
             except InputError as error:
                 raise InputError(f"{images.name}, images {rows.start} to {rows.stop - 1}: {error}") from None
             yield rows, array, [row for row, _ in read]
 
 
-def prepared(read: Callable[[Item], Image], preprocessing: Preprocessing, item: Item) -> Pixels | InputError:
+def prepare_item(read: Callable[[Item], Image], preprocessing: Preprocessing, item: Item) -> Pixels | InputError:
     """The prepared image of an item, or why there is none."""
     try:
         with TURNS.taking():
@@ -97,14 +97,14 @@ def prepared(read: Callable[[Item], Image], preprocessing: Preprocessing, item: 
         return error.with_traceback(None)
 
 
-def prepared_sizes(images: ImageSet, preprocessing: Preprocessing) -> tuple[tuple[int, int], ...]:
+def sample_sizes(images: ImageSet, preprocessing: Preprocessing) -> tuple[tuple[int, int], ...]:
     """The sizes (height, width) of prepared images, each once: of a sample, where the images keep their own size."""
     if preprocessing.size is not None:
         return (preprocessing.size,)
     rows = np.unique(np.linspace(0, len(images) - 1, SAMPLED).astype(int)).tolist()
-    sample = (prepared(reader(images), preprocessing, row) for row in rows)
+    sample = (prepare_item(choose_reader(images), preprocessing, row) for row in rows)
     return tuple(dict.fromkeys(each.shape[:2] for each in sample if isinstance(each, np.ndarray)))
 
 
 def _decoded(read: Callable[[Item], Image], preprocessing: Preprocessing, batch: Sequence[Item]) -> Batch[Item]:
-    return batch, [prepared(read, preprocessing, item) for item in batch]
+    return batch, [prepare_item(read, preprocessing, item) for item in batch]

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from oodshape.core.errors import InputError
 from oodshape.core.values import Value
 from oodshape.images.decode.limits import Limits
-from oodshape.images.decode.read import Large, Mode, in_mode
+from oodshape.images.decode.read import LargePicture, Mode, to_mode
 from oodshape.images.sources.image_set import Image
 
 if TYPE_CHECKING:  # a service prepares images without it
@@ -40,14 +40,19 @@ def _is_size(value: object) -> bool:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Preprocessing(Value):
-    """Resize, crop the centre, scale to 0..1, then (x - mean) / std: the same as torchvision.
+    """Resize, crop the centre, scale to [0, 1], then (x - mean) / std, the same as torchvision.
 
-    One mean and one std per channel, as fractions of 255; one channel means gray. `resize=256` makes the shorter
-    side 256, `resize=(64, 48)` makes every image exactly 64 high and 48 wide. Without a resize or a crop the images
-    keep their size.
+    Without `resize` and `crop`, images keep their size.
 
     >>> Preprocessing(mean=(0.5,), std=(0.25,))(np.full((16, 16), 255, np.uint8))[0, 0, :3]
     tensor([2., 2., 2.])
+
+    Args:
+        mean: One mean per channel, as a fraction of 255; one channel means gray.
+        std: One standard deviation per channel, as a fraction of 255.
+        resize: 256 scales the shorter side to 256; (64, 48) scales to exactly 64 high and 48 wide.
+        crop: Side of the square that is cut from the centre.
+        interpolation: Interpolation of the resize.
     """
 
     mean: tuple[float, ...]
@@ -100,20 +105,41 @@ class Preprocessing(Value):
         return self.resize if isinstance(self.resize, tuple) else None
 
     def __call__(self, image: Image) -> Tensor:
-        """An image (PIL, or uint8 [H, W] or [H, W, 3]) -> float32 [C, H, W]."""
+        """Prepare one image.
+
+        Args:
+            image: A PIL image, or uint8 [H, W] or [H, W, 3].
+
+        Returns:
+            float32 [C, H, W].
+        """
         return self.normalize(self.pixels(image)[None])[0]
 
     def batch(self, images: Iterable[Image]) -> Tensor:
-        """Images that come out in one size -> float32 [N, C, H, W]."""
-        return self.normalize(stacked([self.pixels(image) for image in images]))
+        """Prepare images that have one size after resizing and cropping.
+
+        Args:
+            images: PIL images or arrays.
+
+        Returns:
+            float32 [N, C, H, W].
+        """
+        return self.normalize(stack_images([self.pixels(image) for image in images]))
 
     def pixels(self, image: Image) -> NDArray[np.uint8]:
-        """The image resized and cropped: uint8 [H, W, C], a quarter of what the normalised one takes."""
+        """Resize and crop an image, without normalising it.
+
+        Args:
+            image: A PIL image or an array.
+
+        Returns:
+            uint8 [H, W, C], a quarter of the memory of the normalised image.
+        """
         mode: Mode = "L" if self.channels == 1 else "RGB"
-        if isinstance(image, Large) and self.resize is not None:
+        if isinstance(image, LargePicture) and self.resize is not None:
             seen = image.resized(mode, _target(image.size, self.resize), FILTERS[self.interpolation])
         else:
-            seen = in_mode(picture(image), mode)
+            seen = to_mode(as_picture(image), mode)
             if self.resize is not None:
                 target = _target(seen.size, self.resize)
                 seen = seen if target == seen.size else seen.resize(target, FILTERS[self.interpolation])
@@ -122,7 +148,14 @@ class Preprocessing(Value):
         return np.array(seen).reshape(seen.height, seen.width, self.channels)
 
     def normalize(self, pixels: NDArray[np.uint8]) -> Tensor:
-        """uint8 [N, H, W, C] -> float32 [N, C, H, W], normalised."""
+        """Normalise pixels, as a tensor.
+
+        Args:
+            pixels: uint8 [N, H, W, C].
+
+        Returns:
+            float32 [N, C, H, W].
+        """
         import torch
 
         mean, std = (torch.tensor(values, dtype=torch.float32)[:, None, None] for values in (self.mean, self.std))
@@ -130,7 +163,14 @@ class Preprocessing(Value):
         return values.div_(255).sub_(mean).div_(std)
 
     def normalized(self, pixels: NDArray[np.uint8]) -> NDArray[np.float32]:
-        """The same as an array, by the same steps and without torch: what an exported network takes."""
+        """Normalise pixels, as an array and without torch, for an exported network.
+
+        Args:
+            pixels: uint8 [N, H, W, C].
+
+        Returns:
+            float32 [N, C, H, W], equal to `normalize`.
+        """
         mean, std = (np.array(values, np.float32)[:, None, None] for values in (self.mean, self.std))
         values = np.ascontiguousarray(pixels.transpose(0, 3, 1, 2), np.float32)
         values /= np.float32(255)
@@ -140,7 +180,17 @@ class Preprocessing(Value):
 
     @classmethod
     def from_timm(cls, net: Any) -> Preprocessing:
-        """What a timm network was evaluated with: read from its `pretrained_cfg` (or such a mapping)."""
+        """Read the preprocessing of a timm network from its `pretrained_cfg`.
+
+        Args:
+            net: The network, or such a mapping.
+
+        Returns:
+            The preprocessing.
+
+        Raises:
+            InputError: If there is no such configuration, or it cannot be expressed.
+        """
         config = net if isinstance(net, Mapping) else getattr(net, "pretrained_cfg", None)
         config = config or getattr(net, "default_cfg", None)
         if not isinstance(config, Mapping) or not {"input_size", "mean", "std"} <= set(config):
@@ -162,7 +212,7 @@ CIFAR = Preprocessing(mean=(0.4914, 0.4822, 0.4465), std=(0.2023, 0.1994, 0.2010
 DIGITS = Preprocessing(mean=(0.303,), std=(0.320,))  # of the training split
 
 
-def stacked(pixels: list[NDArray[np.uint8]]) -> NDArray[np.uint8]:
+def stack_images(pixels: list[NDArray[np.uint8]]) -> NDArray[np.uint8]:
     """[N, H, W, C]: images of one size as one array."""
     for row, image in enumerate(pixels):
         if image.shape != pixels[0].shape:
@@ -186,7 +236,7 @@ def check_shape(found: Sequence[int], fitted: tuple[int, ...] | None) -> None:
         )
 
 
-def rows_by_size(pixels: Iterable[Any]) -> list[list[int]]:
+def group_rows_by_size(pixels: Iterable[Any]) -> list[list[int]]:
     """Group the rows of prepared images by their size; a preprocessing may leave several. Errors are left out."""
     sizes: dict[tuple[int, ...], list[int]] = {}
     for row, each in enumerate(pixels):
@@ -195,9 +245,9 @@ def rows_by_size(pixels: Iterable[Any]) -> list[list[int]]:
     return list(sizes.values())
 
 
-def picture(image: Image) -> PIL.Image.Image:
+def as_picture(image: Image) -> PIL.Image.Image:
     """The image as PIL has it, whatever it came as; arrays that are no image are refused."""
-    if isinstance(image, Large):
+    if isinstance(image, LargePicture):
         return image.whole()
     if isinstance(image, PIL.Image.Image):
         return image

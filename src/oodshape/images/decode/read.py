@@ -17,9 +17,9 @@ import PIL.Image
 import PIL.ImageOps
 
 from oodshape.core.errors import InputError
-from oodshape.images.decode.formats import open_format, refusal
+from oodshape.images.decode.formats import explain_refusal, open_format
 from oodshape.images.decode.limits import PLAIN, TURNS, Limits
-from oodshape.images.sources.storage import readable
+from oodshape.images.sources.storage import as_decodable
 
 ImageFile = str | Path | BytesIO
 Mode = Literal["RGB", "L"]  # colour or gray, 8 bits
@@ -61,15 +61,15 @@ def read_image(path: ImageFile, *, upright: bool = True) -> PIL.Image.Image:
     upright=False leaves it as the camera held it, as the loaders of torchvision and timm do. An image over the
     `Limits` is not decoded.
     """
-    return decoded(path, lambda image: _whole(image, upright=upright))
+    return decode_picture(path, lambda image: _whole(image, upright=upright))
 
 
-def open_image(path: ImageFile, *, upright: bool = True) -> PIL.Image.Image | Large:
+def open_image(path: ImageFile, *, upright: bool = True) -> PIL.Image.Image | LargePicture:
     """As `read_image`, for who resizes it next: a large picture stays as it is stored."""
-    return decoded(path, lambda image: _opened(image, upright=upright))
+    return decode_picture(path, lambda image: _opened(image, upright=upright))
 
 
-def _opened(image: PIL.Image.Image, *, upright: bool) -> PIL.Image.Image | Large:
+def _opened(image: PIL.Image.Image, *, upright: bool) -> PIL.Image.Image | LargePicture:
     make = _as_stored if image.width * image.height > LARGE else _whole
     return make(image, upright=upright)
 
@@ -86,12 +86,12 @@ def _warn_if_dark(image: PIL.Image.Image) -> None:
             )
 
 
-def decoded(path: ImageFile, then: Callable[[PIL.Image.Image], Made]) -> Made:
+def decode_picture(path: ImageFile, then: Callable[[PIL.Image.Image], Made]) -> Made:
     """What a function makes of the picture in a file; whatever is wrong with the file is an `Unreadable`."""
     if _QUIET not in warnings.filters:
         warnings.filterwarnings("ignore", module=_QUIET[3].pattern)
     try:
-        with open_format(readable(path) if isinstance(path, str) else path) as image:
+        with open_format(as_decodable(path) if isinstance(path, str) else path) as image:
             _check(path, image)
             image.load()
             _warn_if_dark(image)
@@ -99,7 +99,7 @@ def decoded(path: ImageFile, then: Callable[[PIL.Image.Image], Made]) -> Made:
     except Unreadable:
         raise
     except PIL.UnidentifiedImageError:
-        raise Unreadable(path, refusal(path)) from None
+        raise Unreadable(path, explain_refusal(path)) from None
     except Exception as error:  # a broken file can raise almost anything: OSError, SyntaxError, struct.error ...
         raise Unreadable(path, f"cannot be read as an image ({error})") from None
 
@@ -129,13 +129,13 @@ def _whole(image: PIL.Image.Image, *, upright: bool) -> PIL.Image.Image:
     """A decoded picture in colour, turned or not."""
     if upright:
         PIL.ImageOps.exif_transpose(image, in_place=True)
-    return in_mode(image, "RGB")
+    return to_mode(image, "RGB")
 
 
-def in_mode(image: PIL.Image.Image, mode: Mode) -> PIL.Image.Image:
+def to_mode(image: PIL.Image.Image, mode: Mode) -> PIL.Image.Image:
     """The picture in colour (RGB) or gray (L), 8 bits: 16 bits are scaled, alpha is dropped as in training.
 
-    >>> in_mode(PIL.Image.fromarray(np.array([[0, 32768, 65535]], np.uint16)), "L").tobytes().hex(" ")
+    >>> to_mode(PIL.Image.fromarray(np.array([[0, 32768, 65535]], np.uint16)), "L").tobytes().hex(" ")
     '00 80 ff'
     """
     if image.mode == mode:
@@ -151,15 +151,15 @@ def in_mode(image: PIL.Image.Image, mode: Mode) -> PIL.Image.Image:
     return image.convert(mode)
 
 
-def _as_stored(image: PIL.Image.Image, *, upright: bool) -> Large:
+def _as_stored(image: PIL.Image.Image, *, upright: bool) -> LargePicture:
     """A decoded picture as it is stored, and how it is turned."""
-    in_mode(_cut(image, (0, 0, 1, 1)), "RGB")  # a kind that cannot be shown is refused with the file's name
+    to_mode(_cut(image, (0, 0, 1, 1)), "RGB")  # a kind that cannot be shown is refused with the file's name
     turn = ORIENTATIONS.get(image.getexif().get(PIL.ExifTags.Base.Orientation, 1)) if upright else None
-    return Large(image, turn)
+    return LargePicture(image, turn)
 
 
 @dataclass(frozen=True)
-class Large:
+class LargePicture:
     """A decoded picture of so many pixels that it is not copied whole to turn it, change its mode and resize it.
 
     A file with alpha, a palette or an EXIF turn would take two or three times its pixels at once. Here only a band of
@@ -182,7 +182,7 @@ class Large:
     def resized(self, mode: Mode, size: tuple[int, int], how: PIL.Image.Resampling) -> PIL.Image.Image:
         """The picture in this size: the pixels that resizing all of it gives, since no band looks at another."""
         if mode == "L":
-            return self._pasted("L", lambda strip: in_mode(strip, "L")).resize(size, how)
+            return self._pasted("L", lambda strip: to_mode(strip, "L")).resize(size, how)
         bands = (self._pasted("L", lambda strip, band=band: strip.getchannel(band)) for band in "RGB")  # type: ignore[misc]
         return PIL.Image.merge("RGB", [band.resize(size, how) for band in bands])
 
@@ -190,7 +190,7 @@ class Large:
         """A picture of this kind, made of a part of every strip in colour."""
         made = PIL.Image.new(mode, self.size)
         for top, strip in self._strips():
-            made.paste(part(in_mode(strip, "RGB")), (0, top))
+            made.paste(part(to_mode(strip, "RGB")), (0, top))
         return made
 
     def _strips(self) -> Iterator[tuple[int, PIL.Image.Image]]:

@@ -22,7 +22,7 @@ from oodshape.images.decode.formats import EXTENSIONS
 from oodshape.images.decode.limits import Limits
 from oodshape.images.decode.read import Unreadable, open_image
 from oodshape.images.sources.image_set import Image, IndexedImages
-from oodshape.images.sources.storage import is_remote, matched, no_image, opened, read_bytes, root_of, stamp
+from oodshape.images.sources.storage import is_remote, match, no_image, open_stored, read_bytes, root_of, stamp_file
 
 PACKED = (".tar.gz", ".tgz", ".tar.zst", ".tar.xz", ".tar.bz2")
 BLOCK = tarfile.BLOCKSIZE  # an archive ends with blocks of zeros
@@ -36,14 +36,14 @@ KEPT = 32  # runs in memory: threads read a few batches of 64 ahead of each othe
 BUFFER = 1 << 20  # bytes of a column that are read from the disk at once
 
 
-class Stored(IndexedImages):
+class ArchivedImages(IndexedImages):
     """Encoded images inside the files that a path or a glob stands for.
 
     An image is called by its file and its place there; its identity is that name from the glob's folder on.
     """
 
     def __init__(self, given: str, *, upright: bool) -> None:
-        self.files, self.root, self.name = matched(given), root_of(given), PurePath(given).name
+        self.files, self.root, self.name = match(given), root_of(given), PurePath(given).name
         self.upright = upright
 
     @abstractmethod
@@ -70,13 +70,13 @@ class Stored(IndexedImages):
     def identities(self) -> identity.Keys:
         """[N]: which image each is."""
         start = f"{self.root}/" if self.root else ""
-        return identity.of_paths(self.called(row).removeprefix(start) for row in range(len(self)))
+        return identity.from_paths(self.called(row).removeprefix(start) for row in range(len(self)))
 
     def _stamps(self, contents: bool) -> tuple[Any, ...]:
-        return tuple(stamp(file, contents=contents) for file in self.files)
+        return tuple(stamp_file(file, contents=contents) for file in self.files)
 
 
-class TarImages(Stored):
+class TarImages(ArchivedImages):
     """The images of one tar file or of a glob of them: archives by name, images in the order inside.
 
     An image is called by its archive and its path there. A member with the same key and the ending .cls holds its
@@ -124,7 +124,7 @@ def _scanned(archive: str) -> list[tuple[str, int, int, int]]:
     """(path, first byte, size, label) of the images in an archive, in their order."""
     images: list[tuple[str, int, int]] = []
     labels: dict[str, int] = {}
-    with opened(archive) as file:
+    with open_stored(archive) as file:
         _scan(file, images, labels)
     return [(name, first, size, labels.get(_key(name), -1)) for name, first, size in images]
 
@@ -164,7 +164,7 @@ def _label(data: bytes) -> int:
         return -1
 
 
-class ParquetImages(Stored):
+class ParquetImages(ArchivedImages):
     """The images of a column of one Parquet file or of a glob of them, a row each.
 
     A cell is an encoded image, or Hugging Face's {"bytes": ..., "path": ...}. A row is called by its file and its
@@ -339,5 +339,5 @@ def check_table(path: str | Path) -> None:
 
 def _parquet(file: str) -> Any:
     pq = import_optional("pyarrow.parquet", "parquet", "Parquet")
-    opening = opened(file) if is_remote(file) else file
+    opening = open_stored(file) if is_remote(file) else file
     return pq.ParquetFile(opening, buffer_size=BUFFER, pre_buffer=False, page_checksum_verification=True)

@@ -19,10 +19,10 @@ from oodshape.core.errors import InputError
 from oodshape.core.files import compute_fingerprint
 from oodshape.images import identity
 from oodshape.images.decode.limits import Limits
-from oodshape.images.decode.read import Large
+from oodshape.images.decode.read import LargePicture
 from oodshape.images.identity import Keys
 
-Image = Any  # a PIL image, or a uint8 array [H, W] or [H, W, 3]; for a preprocessing also a `Large`
+Image = Any  # a PIL image, or a uint8 array [H, W] or [H, W, 3]; for a preprocessing also a `LargePicture`
 Pair = tuple[str, int]  # an image's name in rows and messages, and its label or number
 
 
@@ -69,13 +69,13 @@ class ImageSet(Protocol):
         """An image: a PIL image, or a uint8 array [H, W] or [H, W, 3]."""
 
 
-def identities_of(images: ImageSet) -> Keys:
+def find_identities(images: ImageSet) -> Keys:
     """[N]: which image each is: what the set itself says, or its number."""
     own: Keys | None = getattr(images, "identities", None)
-    return identity.numbered(len(images)) if own is None else own
+    return identity.from_numbers(len(images)) if own is None else own
 
 
-def reader(images: ImageSet) -> Callable[[int], Image]:
+def choose_reader(images: ImageSet) -> Callable[[int], Image]:
     """How a set's images are read to be prepared: by `open` where it has that, as sets of files do."""
     read: Callable[[int], Image] = getattr(images, "open", images.__getitem__)
     return read
@@ -133,7 +133,7 @@ class IndexedImages(ABC):
 
     def __getitem__(self, index: int) -> Image:
         image = self.open(index)
-        return image.whole() if isinstance(image, Large) else image
+        return image.whole() if isinstance(image, LargePicture) else image
 
     def pairs(self) -> Iterator[Pair]:
         """The name and the number of each image."""
@@ -194,7 +194,7 @@ class ArraySet:
     @cached_property
     def identities(self) -> Keys:
         """[N]: a hash of each image's pixels."""
-        return identity.hashed(self.images)
+        return identity.hash_each(self.images)
 
 
 @dataclass(frozen=True, eq=False)
@@ -234,7 +234,7 @@ class Subset:
     @cached_property
     def identities(self) -> Keys:
         """[N]: those of the chosen images."""
-        return identities_of(self.base)[np.asarray(self.indices, np.int64)]
+        return find_identities(self.base)[np.asarray(self.indices, np.int64)]
 
     def __len__(self) -> int:
         return len(self.indices)
@@ -244,10 +244,10 @@ class Subset:
 
     def open(self, index: int) -> Image:
         """An image of the whole set as a preprocessing takes it."""
-        return reader(self.base)(int(self.indices[index]))
+        return choose_reader(self.base)(int(self.indices[index]))
 
 
-def limited(images: ImageSet, limit: int | None, seed: int = 0) -> ImageSet:
+def limit_images(images: ImageSet, limit: int | None, seed: int = 0) -> ImageSet:
     """A seeded subset of at most `limit` images, in their order; the set itself where it is no larger.
 
     The images are chosen by their identities: files may be listed in another order, or lie elsewhere.
@@ -256,7 +256,7 @@ def limited(images: ImageSet, limit: int | None, seed: int = 0) -> ImageSet:
         return images
     if limit < 1:
         raise InputError(f"limit must be at least 1, got {limit}")
-    return Subset(images, identity.smallest(identities_of(images), limit, seed, "subset").tolist())
+    return Subset(images, identity.smallest(find_identities(images), limit, seed, "subset").tolist())
 
 
 class Shard(NamedTuple):

@@ -20,13 +20,13 @@ import PIL.ImageOps
 from numpy.typing import NDArray
 
 from oodshape.core.errors import InputError
-from oodshape.core.machine import cores
+from oodshape.core.machine import count_cores
 from oodshape.images import identity
 from oodshape.images.decode.prefetch import MOST
-from oodshape.images.decode.preprocessing import picture
-from oodshape.images.decode.read import Unreadable, in_mode, open_image
+from oodshape.images.decode.preprocessing import as_picture
+from oodshape.images.decode.read import Unreadable, open_image, to_mode
 from oodshape.images.sources.image_set import Image, IndexedImages
-from oodshape.images.sources.storage import stamp
+from oodshape.images.sources.storage import stamp_file
 
 if TYPE_CHECKING:  # only where there is a tensor
     from torch import Tensor
@@ -37,7 +37,7 @@ PREPARED_KEYS = KEYS[::-1]
 ONE = "a path, a PIL image, encoded bytes, uint8 [H, W] or [H, W, C], or a tensor [C, H, W], uint8 or float in 0..1"
 
 
-class Pictures(IndexedImages):
+class SequenceImages(IndexedImages):
     """Whatever has a length and gives an image, (image, label) or a dictionary by number, as a data set.
 
     An image's identity is its path, or where it has none a hash of its pixels. For these and the labels everything is
@@ -74,7 +74,7 @@ class Pictures(IndexedImages):
         return self._scanned[0]
 
     def _stamps(self, contents: bool) -> tuple[Any, ...]:
-        return tuple(stamp(path, contents=contents) for path in self._scanned[2] if path)
+        return tuple(stamp_file(path, contents=contents) for path in self._scanned[2] if path)
 
     def _sample(self, index: int) -> tuple[Any, int]:
         try:
@@ -83,12 +83,12 @@ class Pictures(IndexedImages):
         except Exception as error:  # the user's own code
             raise Unreadable(f"image {index} of {self.name}", f"cannot be read ({error!r})") from error
         image, label = split_sample(sample)
-        return image, as_label(label)
+        return image, _as_label(label)
 
     @cached_property
     def _scanned(self) -> tuple[identity.Keys, NDArray[np.int64], list[str]]:
         """Identities, labels and paths (empty without one), from one look at every image."""
-        with ThreadPoolExecutor(min(MOST, cores())) as pool:
+        with ThreadPoolExecutor(min(MOST, count_cores())) as pool:
             pairs = list(pool.map(self._key, range(len(self))))
         if self._key(0) != pairs[0]:
             warnings.warn(
@@ -103,15 +103,15 @@ class Pictures(IndexedImages):
         try:
             item, label = self._sample(index)
             if isinstance(item, (str, os.PathLike)):
-                return int(identity.of_paths([os.fspath(item)])[0]), label, os.fspath(item)
+                return int(identity.from_paths([os.fspath(item)])[0]), label, os.fspath(item)
             return pixel_key(as_image(item, upright=self.upright)), label, ""
         except InputError as error:  # left out, or an error, when its turn comes
-            return int(identity.hashed([f"{index} {error}"])[0]), -1, ""
+            return int(identity.hash_each([f"{index} {error}"])[0]), -1, ""
 
 
 def pixel_key(image: Image) -> int:
     """64 bits of a hash of the pixels: equal for a picture, an array and a file of the same image."""
-    return int(identity.hashed([np.asarray(in_mode(picture(image), "RGB"))])[0])
+    return int(identity.hash_each([np.asarray(to_mode(as_picture(image), "RGB"))])[0])
 
 
 def _class_names(items: Any) -> tuple[str, ...]:
@@ -147,10 +147,10 @@ def split_sample(sample: Any, keys: Sequence[str] = KEYS) -> tuple[Any, Any]:
     return sample, None
 
 
-def as_label(label: Any) -> int:
+def _as_label(label: Any) -> int:
     """A class number; -1 for whatever is none.
 
-    >>> as_label(np.int64(3)), as_label(None), as_label("cat")
+    >>> _as_label(np.int64(3)), _as_label(None), _as_label("cat")
     (3, -1, -1)
     """
     if is_tensor(label) and label.numel() == 1 and not label.is_floating_point():
@@ -205,10 +205,10 @@ def _of_tensor(tensor: Tensor) -> Image:
             f"an image that is a tensor is [C, H, W] with 1, 3 or 4 channels, got {list(tensor.shape)}; tensors that "
             "the network takes as they are: prepared=True"
         )
-    return _of_array(as_bytes(tensor).permute(1, 2, 0).cpu().numpy())
+    return _of_array(as_uint8(tensor).permute(1, 2, 0).cpu().numpy())
 
 
-def as_bytes(values: Tensor) -> Tensor:
+def as_uint8(values: Tensor) -> Tensor:
     """uint8 of the same shape: whole numbers as they are, fractions in 0..1 rounded to 255ths."""
     if values.is_meta:
         raise InputError("an image on the meta device has no values; give tensors that hold pixels")
@@ -232,18 +232,18 @@ BATCHES = (
 BATCH_SIZE = 32  # images of a batch that is made here
 
 
-class Prepared(NamedTuple):
+class PreparedBatch(NamedTuple):
     """One batch: what the network takes, and a label for each image (-1: none)."""
 
     images: Tensor  # [N, ...]
     labels: NDArray[np.int64]  # [N]
 
 
-def prepared_batches(images: Any, size: int = BATCH_SIZE) -> Iterator[Prepared]:
+def iterate_prepared(images: Any, size: int = BATCH_SIZE) -> Iterator[PreparedBatch]:
     """The batches one by one; a tensor of all images, and a data set of single ones, are cut into batches of `size`.
 
     >>> import torch
-    >>> [len(batch.images) for batch in prepared_batches(torch.zeros(5, 3, 8, 8), 2)]
+    >>> [len(batch.images) for batch in iterate_prepared(torch.zeros(5, 3, 8, 8), 2)]
     [2, 2, 1]
     """
     check_prepared(images)
@@ -272,12 +272,12 @@ def count_prepared(images: Any) -> int | None:
     return len(images) if isinstance(images, Sized) and not isinstance(images, (list, tuple)) else None
 
 
-def _batch(batch: Any, place: int) -> Prepared:
+def _batch(batch: Any, place: int) -> PreparedBatch:
     batch, labels = split_sample(batch, PREPARED_KEYS)
     if not is_tensor(batch) or batch.ndim < 2 or len(batch) == 0:
         what = f"a tensor {list(batch.shape)}" if is_tensor(batch) else type(batch).__name__
         raise InputError(f"{BATCHES}; got {what} as batch {place}")
-    return Prepared(batch, _batch_labels(labels, len(batch)))
+    return PreparedBatch(batch, _batch_labels(labels, len(batch)))
 
 
 def _batch_labels(labels: Any, n: int) -> NDArray[np.int64]:
@@ -287,10 +287,10 @@ def _batch_labels(labels: Any, n: int) -> NDArray[np.int64]:
         listed = list(labels) if labels is not None else []
     except TypeError:
         return none
-    return np.array([as_label(label) for label in listed], np.int64) if len(listed) == n else none
+    return np.array([_as_label(label) for label in listed], np.int64) if len(listed) == n else none
 
 
-def _batches_of_single(images: Any, size: int) -> Iterator[Prepared]:
+def _batches_of_single(images: Any, size: int) -> Iterator[PreparedBatch]:
     """The batches of a data set whose every sample is one prepared image."""
     import torch
 
@@ -299,4 +299,4 @@ def _batches_of_single(images: Any, size: int) -> Iterator[Prepared]:
         tensors = [tensor for tensor, _ in part]
         if not all(is_tensor(tensor) and tensor.shape == tensors[0].shape for tensor in tensors):
             raise InputError(f"{BATCHES}; {type(images).__name__} gives no tensors of one shape")
-        yield Prepared(torch.stack(tensors), np.array([as_label(label) for _, label in part]))
+        yield PreparedBatch(torch.stack(tensors), np.array([_as_label(label) for _, label in part]))

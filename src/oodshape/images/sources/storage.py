@@ -35,7 +35,7 @@ def root_of(given: str) -> str:
     return re.split(SIGNS, given, maxsplit=1)[0].rpartition("/")[0]
 
 
-def matched(given: str) -> list[str]:
+def match(given: str) -> list[str]:
     """The files that a path or a glob stands for, sorted."""
     if not is_remote(given):
         plain = os.path.isfile(given) or not glob.has_magic(given)
@@ -51,11 +51,11 @@ def matched(given: str) -> list[str]:
     return found
 
 
-def remote_images(given: str) -> tuple[str, list[str]]:
+def list_remote_images(given: str) -> tuple[str, list[str]]:
     """(root, image files from there) of an address: a folder with all below it, in the order of `walked`, or a glob."""
     store, path = _store(given)
     if re.search(SIGNS, path):
-        found, root = matched(given), root_of(given)
+        found, root = match(given), root_of(given)
     else:
         found = [store.unstrip_protocol(each) for each in _asked(given, lambda: store.find(path))]
         single = len(found) == 1 and found[0].rstrip("/") == store.unstrip_protocol(path).rstrip("/")
@@ -79,7 +79,7 @@ def read_bytes(path: str, first: int = 0, last: int | None = None) -> bytes:
     if is_remote(path) and last is not None:
         store, inside = _store(path)
         return bytes(store.cat_file(inside, start=first, end=min(last, first + most)))
-    with opened(path) as file:
+    with open_stored(path) as file:
         file.seek(first)
         data = bytes(file.read(most + 1 if last is None else min(last - first, most + 1)))
     if len(data) > most:
@@ -87,30 +87,30 @@ def read_bytes(path: str, first: int = 0, last: int | None = None) -> bytes:
     return data
 
 
-def opened(path: str) -> Any:
+def open_stored(path: str) -> Any:
     """Open a file for reading; a device or a pipe, which may never end, is refused."""
     if not is_remote(path):
-        check_regular(path)
+        _check_regular(path)
         return open(path, "rb")
     store, inside = _store(path)
     return store.open(inside, "rb")
 
 
-def readable(path: str) -> str | BytesIO:
+def as_decodable(path: str) -> str | BytesIO:
     """What a decoder can open: the path itself, or the bytes behind an address."""
     if not is_remote(path):
-        check_regular(path)
+        _check_regular(path)
         return path
     return BytesIO(read_bytes(path))
 
 
-def check_regular(path: str) -> None:
+def _check_regular(path: str) -> None:
     """Refuse a device, a pipe or a socket: reading it may hang, never end, or have effects."""
     if os.path.exists(path) and not (os.path.isfile(path) or os.path.isdir(path)):
         raise InputError(f"{path} is a device, a pipe or a socket, not a file")
 
 
-def stamp(path: str, *, contents: bool = False) -> str:
+def stamp_file(path: str, *, contents: bool = False) -> str:
     """What changes when the file does, or a hash of its `contents` where it is local; nothing of one that is gone."""
     try:
         if is_remote(path):
@@ -144,7 +144,7 @@ def _store(address: str) -> tuple[Any, str]:
     except ValueError as error:
         raise InputError(f"{address} cannot be opened: {one_line(error)}") from None
     if protocol.lower() == "file":
-        check_regular(str(path))
+        _check_regular(str(path))
     return store, str(path)
 
 

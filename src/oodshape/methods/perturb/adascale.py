@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from oodshape.core.errors import InputError
-from oodshape.core.values import Ascending, AtLeast, Fraction, Positive, Sizes, frozen_array
-from oodshape.methods.perturb.none import Differentiable, Step
+from oodshape.core.values import Ascending, AtLeast, Fraction, Positive, Sizes, copy_frozen
+from oodshape.methods.perturb.base import Differentiable, Step
 from oodshape.methods.shapes.ash import LARGEST_EXPONENT
 from oodshape.networks.head import Outputs
 
@@ -47,7 +47,7 @@ class AdaScale(Step):
         if not self.low < self.high:
             raise InputError(f"low must be less than high, got {self.low:g} and {self.high:g}")
         if self.shifts is not None:
-            object.__setattr__(self, "shifts", frozen_array(self.shifts, np.float32))
+            object.__setattr__(self, "shifts", copy_frozen(self.shifts, np.float32))
 
     @property
     def learns(self) -> bool:
@@ -76,7 +76,7 @@ class AdaScale(Step):
             raise InputError("AdaSCALE has not seen training images: use AdaScale(...).learned(classifier, batches)")
         seen, moved = self._pair(classifier, images)
         z = seen.features
-        ratio = ratio_above(z.relu(), self.shares(self.shift(seen, moved)))[:, None]
+        ratio = _ratio_above(z.relu(), self.shares(self.shift(seen, moved)))[:, None]
         if self.on_logits:
             return Outputs(z, seen.logits * ratio.square(), seen.head)
         scaled = z * ratio.clamp(max=LARGEST_EXPONENT).exp()
@@ -101,10 +101,10 @@ class AdaScale(Step):
         return torch.from_numpy(self.low + (1 - below) * (self.high - self.low)).to(shift.device)
 
 
-def ratio_above(z: Tensor, shares: Tensor) -> Tensor:
+def _ratio_above(z: Tensor, shares: Tensor) -> Tensor:
     """[N]: the sum of a row over that of its largest M - round(M share) values; 1 where those add up to 0.
 
-    >>> ratio_above(torch.tensor([[3.0, 1.0, 0.0, 0.0]]), torch.tensor([0.75]))
+    >>> _ratio_above(torch.tensor([[3.0, 1.0, 0.0, 0.0]]), torch.tensor([0.75]))
     tensor([1.3333])
     """
     width = z.shape[1]

@@ -17,9 +17,9 @@ from torch import Tensor
 
 from oodshape.core.values import Sizes
 from oodshape.features.kernels import TINY
-from oodshape.features.running_sums import Statistic
+from oodshape.features.statistic import Statistic
 from oodshape.methods.base import Evidence, FittedScore, ScoreRecipe
-from oodshape.methods.training import CHECKED, Classes, Training, by_label
+from oodshape.methods.training import CHECKED, Classes, Training, uses_labels
 
 PREDICTED = frozenset([Statistic.COUNTS, Statistic.CLASS_SUMS])
 SMALLEST = 1e-30  # of a mean probability: its logarithm must be finite
@@ -81,7 +81,7 @@ class She(ScoreRecipe):
 
     def fit(self, train: Training) -> Pattern:
         moments = train.moments(self.needs)
-        if by_label(moments, self.classes):
+        if uses_labels(moments, self.classes):
             right, some = moments.means(Statistic.RIGHT_SUMS, Statistic.RIGHT_COUNTS)
             return Pattern(np.where(some[:, None], right, moments.means(Statistic.CLASS_SUMS)[0]))
         return Pattern(moments.means(Statistic.CLASS_SUMS)[0])

@@ -1,4 +1,4 @@
-"""Scores that look at logits, lengths and the head, and learn at most a mean: GEN, GradNorm, fDBD, ORA, NCI."""
+"""Scores from the features and the decision boundaries or weights of the head: fDBD, ORA, NCI."""
 
 from __future__ import annotations
 
@@ -10,48 +10,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from oodshape.core.values import AtLeast, Positive, Sizes
+from oodshape.core.values import Sizes
 from oodshape.features.kernels import TINY, row_distances
-from oodshape.methods.base import Evidence, FittedScore, LearnsNothing, Score, ScoreRecipe
+from oodshape.methods.base import Evidence, FittedScore, ScoreRecipe
 from oodshape.methods.training import Training
 from oodshape.networks.head import Head
 
 MANY = 4096  # classes, from which the distances between all of them would take much memory
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class Gen(Score):
-    """Minus the generalised entropy of the top probabilities: -sum p^gamma (1 - p)^gamma (Liu et al., 2023).
-
-    Logarithms keep 1 - p of a sure prediction, which rounds to 0 in float32.
-
-    >>> Gen(gamma=0.5)(torch.tensor([[0.0, 0.0]]))
-    tensor([-1.])
-    """
-
-    gamma: Annotated[float, Positive()] = 0.1
-    top: Annotated[int, AtLeast(1)] = 100
-
-    def __call__(self, logits: Tensor) -> Tensor:
-        highest = logits.topk(min(self.top, logits.shape[1]), dim=1)
-        total = torch.logsumexp(logits, dim=1, keepdim=True)
-        log_p = highest.values - total
-        others = logits.scatter(1, highest.indices[:, :1], -torch.inf)
-        first = torch.logsumexp(others, dim=1, keepdim=True) - total  # log(1 - p) of the largest, exactly
-        log_rest = torch.cat([first, torch.log1p(-log_p[:, 1:].exp())], dim=1)
-        return -(self.gamma * (log_p + log_rest)).exp().sum(dim=1)
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class GradNorm(LearnsNothing, FittedScore, ScoreRecipe):
-    """The L1 norm of the gradient of KL(uniform, p) at the head's weights (Huang et al., 2021), in closed form.
-
-    ||z||_1 sum_c |C p_c - 1|: the gradient is an outer product, so no backward pass is needed.
-    """
-
-    def of(self, seen: Evidence) -> Tensor:
-        p = seen.logits.softmax(dim=1)
-        return seen.features.abs().sum(dim=1) * (p * p.shape[1] - 1).abs().sum(dim=1)
 
 
 def _at_hand(head: Head) -> bool:

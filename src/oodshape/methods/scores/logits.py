@@ -1,4 +1,4 @@
-"""Scores of the logits alone: [N, C] -> [N], higher = more in-distribution."""
+"""Scores of the logits, [N, C] -> [N]: MSP, temperature scaling, max logit, energy, GEN; and GradNorm."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from oodshape.core.values import Positive
+from oodshape.core.values import AtLeast, Positive
 from oodshape.features.features import Features
 from oodshape.features.moments import Moments
-from oodshape.features.running_sums import TEMPERATURES, Statistic
-from oodshape.methods.base import Evidence, FittedScore, Score, ScoreRecipe
-from oodshape.methods.training import CHECKED, Training, by_label
+from oodshape.features.statistic import TEMPERATURES, Statistic
+from oodshape.methods.base import Evidence, FittedScore, LearnsNothing, Score, ScoreRecipe
+from oodshape.methods.training import CHECKED, Training, uses_labels
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -101,13 +101,13 @@ class TemperatureScaling(ScoreRecipe):
     def fit(self, train: Training) -> Tempered:
         features = train.maybe_features if train.held_out is None else train.held_out
         moments = train.moments(self.needs) if features is None else features.moments(self.needs)
-        if not by_label(moments, "auto"):
+        if not uses_labels(moments, "auto"):
             return Tempered(1.0)
-        start = interpolated_temperature(moments)
-        return Tempered(start if features is None else likeliest_temperature(features, start))
+        start = _interpolate_temperature(moments)
+        return Tempered(start if features is None else _find_likeliest_temperature(features, start))
 
 
-def interpolated_temperature(moments: Moments) -> float:
+def _interpolate_temperature(moments: Moments) -> float:
     """Where the summed surprise is 0; the lowest or highest temperature where it never is."""
     from scipy.interpolate import PchipInterpolator
 
@@ -117,7 +117,7 @@ def interpolated_temperature(moments: Moments) -> float:
     return float(np.exp(PchipInterpolator(logs, surprise).roots(extrapolate=False)[0]))
 
 
-def likeliest_temperature(features: Features, start: float) -> float:
+def _find_likeliest_temperature(features: Features, start: float) -> float:
     """The temperature of the largest likelihood, by Newton's method on its logarithm; a pass for each step."""
     assert features.labels is not None
     head, log, limits = features.head.to("cpu"), math.log(start), np.log([TEMPERATURES[0], TEMPERATURES[-1]])
@@ -138,3 +138,38 @@ def likeliest_temperature(features: Features, start: float) -> float:
 
 
 STEPS, CLOSE = 20, 1e-7  # at most, and of the logarithm
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Gen(Score):
+    """Minus the generalised entropy of the top probabilities: -sum p^gamma (1 - p)^gamma (Liu et al., 2023).
+
+    Logarithms keep 1 - p of a sure prediction, which rounds to 0 in float32.
+
+    >>> Gen(gamma=0.5)(torch.tensor([[0.0, 0.0]]))
+    tensor([-1.])
+    """
+
+    gamma: Annotated[float, Positive()] = 0.1
+    top: Annotated[int, AtLeast(1)] = 100
+
+    def __call__(self, logits: Tensor) -> Tensor:
+        highest = logits.topk(min(self.top, logits.shape[1]), dim=1)
+        total = torch.logsumexp(logits, dim=1, keepdim=True)
+        log_p = highest.values - total
+        others = logits.scatter(1, highest.indices[:, :1], -torch.inf)
+        first = torch.logsumexp(others, dim=1, keepdim=True) - total  # log(1 - p) of the largest, exactly
+        log_rest = torch.cat([first, torch.log1p(-log_p[:, 1:].exp())], dim=1)
+        return -(self.gamma * (log_p + log_rest)).exp().sum(dim=1)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class GradNorm(LearnsNothing, FittedScore, ScoreRecipe):
+    """The L1 norm of the gradient of KL(uniform, p) at the head's weights (Huang et al., 2021), in closed form.
+
+    ||z||_1 sum_c |C p_c - 1|: the gradient is an outer product, so no backward pass is needed.
+    """
+
+    def of(self, seen: Evidence) -> Tensor:
+        p = seen.logits.softmax(dim=1)
+        return seen.features.abs().sum(dim=1) * (p * p.shape[1] - 1).abs().sum(dim=1)

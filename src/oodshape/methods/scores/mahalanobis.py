@@ -11,13 +11,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from oodshape.core.errors import InputError
-from oodshape.core.values import Sizes, freeze, frozen_array
+from oodshape.core.values import Sizes, copy_frozen, freeze_array
 from oodshape.features.features import Features
-from oodshape.features.kernels import unit
-from oodshape.features.running_sums import Statistic
+from oodshape.features.kernels import normalise_rows
+from oodshape.features.statistic import Statistic
 from oodshape.features.sum_kernels import invert_upper
 from oodshape.methods.base import Evidence, FittedScore, ScoreRecipe
-from oodshape.methods.training import CHECKED, Classes, Training, by_label
+from oodshape.methods.training import CHECKED, Classes, Training, uses_labels
 
 Array = NDArray[Any]
 D = TypeVar("D", bound="Mds")
@@ -28,7 +28,7 @@ AT_ONCE = 256  # classes, and columns of a matrix: no copy is made of all of the
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Clusters(FittedScore):
-    """-min over classes of ||(z - center) A - mean_c||^2, with z / ||z|| in place of z where `unit`."""
+    """-min over classes of ||(z - center) A - mean_c||^2, with z / ||z|| in place of z where `normalise_rows`."""
 
     center: Annotated[NDArray[np.float32], Sizes("M")]
     whitening: Annotated[NDArray[np.float32], Sizes("M M")]
@@ -43,7 +43,7 @@ class Clusters(FittedScore):
         return -(z - means.index_select(0, nearest)).square().sum(dim=1)
 
     def centred(self, seen: Evidence) -> Tensor:
-        """[n, M] features, of length 1 where `unit`, less the center."""
+        """[n, M] features, of length 1 where `normalise_rows`, less the center."""
         return (seen.directions if self.unit else seen.features) - self.tensor("center", seen.features)
 
 
@@ -75,10 +75,10 @@ class Unlike(FittedScore):
         """Compare with these images, by the covariance and the means of fitted classes."""
         raw = torch.cat([chunk.float() for _, chunk in images.chunks()]).cpu()
         whitened = torch.tensor(classes.whitening, dtype=torch.float64)
-        z = ((unit(raw) if classes.unit else raw) - torch.tensor(classes.center)).double() @ whitened
+        z = ((normalise_rows(raw) if classes.unit else raw) - torch.tensor(classes.center)).double() @ whitened
         around = z - z.mean(dim=0)
-        own = torch.tensor(whitening((around.T @ around).numpy(), len(z), OWN_SHARE), dtype=torch.float64)
-        joint, means = (freeze((each @ own).float().numpy()) for each in (whitened, z))
+        own = torch.tensor(compute_whitening((around.T @ around).numpy(), len(z), OWN_SHARE), dtype=torch.float64)
+        joint, means = (freeze_array((each @ own).float().numpy()) for each in (whitened, z))
         return cls(replace(classes, whitening=joint, means=means), classes)
 
     def of(self, seen: Evidence) -> Tensor:
@@ -119,7 +119,7 @@ class _Classes(NamedTuple):
                 part = seen[start : start + AT_ONCE]
                 around = self.sums[part, :last] / self.counts[part, None] - self.center[:last]
                 means[start : start + AT_ONCE, first:last] = (torch.from_numpy(around) @ wide).numpy()
-        return freeze(means)
+        return freeze_array(means)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -155,13 +155,13 @@ class Mds(ScoreRecipe):
     def _share_of(self, train: Training) -> float:
         """The likeliest share; the scatter goes with it, and is made again: a copy would need more memory."""
         found = self._classes(train)
-        return likeliest_share(found.scatter, found.free)
+        return _find_likeliest_share(found.scatter, found.free)
 
     def _within(self, train: Training, share: float | None) -> Clusters:
         """The whitened class means by a covariance that is shrunk by a share, or by the one that suits Gaussians."""
         found = self._classes(train)
-        chosen = oas_share(found.scatter, found.free) if share is None else share
-        within = whitening(found.scatter, found.free, chosen)
+        chosen = _oas_share(found.scatter, found.free) if share is None else share
+        within = compute_whitening(found.scatter, found.free, chosen)
         found = found._replace(scatter=within)  # the other one is not needed any more
         return Clusters(found.center, within, found.whitened(within), unit=self._sums is UNIT)
 
@@ -169,7 +169,7 @@ class Mds(ScoreRecipe):
         moments = train.moments(self.needs)
         if moments.n < 2:
             raise InputError(f"a covariance needs at least 2 training images, got {moments.n}")
-        labelled = by_label(moments, self.classes)
+        labelled = uses_labels(moments, self.classes)
         sums = moments.parts[self._sums.by_label if labelled else self._sums.by_class]
         counts = moments.parts[Statistic.LABEL_COUNTS if labelled else Statistic.COUNTS]
         center, free = sums.sum(axis=0) / moments.n, moments.n - int((counts > 0).sum())
@@ -199,7 +199,7 @@ class Rmds(Mds):
     def fit(self, train: Training) -> RelativeClusters:
         share = self._share_of(train) if self.shrinkage == "likelihood" else None
         around, free = self._around(train), train.n - 1
-        background = whitening(around, free, oas_share(around, free) if share is None else share)
+        background = compute_whitening(around, free, _oas_share(around, free) if share is None else share)
         del around  # of both Gaussians one at a time is in memory
         within = self._within(train, share)
         return RelativeClusters(within.center, within.whitening, within.means, background, unit=within.unit)
@@ -226,10 +226,10 @@ class RmdsPlus(Rmds):
 SHARES = 2.0 ** np.linspace(-20, 0, 81)  # that are tried
 
 
-def oas_share(scatter: Array, free: int) -> float:
+def _oas_share(scatter: Array, free: int) -> float:
     """The share that is best for Gaussians (OAS; Chen et al., 2010); `free` degrees of freedom made the scatter.
 
-    >>> oas_share(np.diag([1.0, 1.0]), 1)
+    >>> _oas_share(np.diag([1.0, 1.0]), 1)
     1.0
     """
     width = len(scatter)
@@ -238,13 +238,13 @@ def oas_share(scatter: Array, free: int) -> float:
     return 1.0 if apart <= 0 else min(1.0, ((1 - 2 / width) * square + trace**2) / apart)
 
 
-def likeliest_share(scatter: Array, free: int) -> float:
+def _find_likeliest_share(scatter: Array, free: int) -> float:
     """The share under which an image left out is likeliest, as a Gaussian, by its mean distance (Theiler, 2012).
 
     Without an image the covariance is A less a multiple of x x'; the determinant and the distance of x follow from
     r = x' A^-1 x, whose mean over all images is the trace of A^-1 S: the eigenvalues of S are all that is needed.
 
-    >>> likeliest_share(np.eye(3) * 50, 50)
+    >>> _find_likeliest_share(np.eye(3) * 50, 50)
     1.0
     """
     _trace(scatter, free)
@@ -263,7 +263,7 @@ def likeliest_share(scatter: Array, free: int) -> float:
     return best
 
 
-def whitening(scatter: Array, free: int, share: float) -> Array:
+def compute_whitening(scatter: Array, free: int, share: float) -> Array:
     """[M, M] float32, frozen: A with A A' = the inverse of the covariance shrunk by a share.
 
     The scatter is used up: its memory serves the covariance.
@@ -275,7 +275,7 @@ def whitening(scatter: Array, free: int, share: float) -> Array:
     if failed.item():
         raise InputError("the covariance of the training features has no inverse; give more images")
     invert_upper(upper)
-    return frozen_array(upper.numpy(), np.float32)
+    return copy_frozen(upper.numpy(), np.float32)
 
 
 def _trace(scatter: Array, free: int) -> float:

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from oodshape.core.values import AtLeast, Sizes
 from oodshape.features.kernels import ROUNDING
-from oodshape.features.running_sums import Statistic
+from oodshape.features.statistic import Statistic
 from oodshape.methods.base import Evidence, FittedScore, ScoreRecipe
 from oodshape.methods.training import Training
 
@@ -31,18 +31,18 @@ class Terms(NamedTuple):
     factors: Tensor | None = None  # [B]
 
 
-def largest(products: Tensor, k: int, terms: Terms) -> Tensor:
+def find_largest(products: Tensor, k: int, terms: Terms) -> Tensor:
     """[n, k]: the k largest values of each row, descending."""
     values = (products + terms.columns).add_(terms.rows)
     values = values if terms.factors is None else values.mul_(terms.factors)
     return values.topk(min(k, values.shape[1]), dim=1).values
 
 
-def best_products(z: Tensor, bank: Tensor, k: int, terms: Terms) -> Tensor:
+def _best_products(z: Tensor, bank: Tensor, k: int, terms: Terms) -> Tensor:
     """[n, k]: the k largest values of the inner products of each row with the rows of the bank, descending.
 
     >>> plain = Terms(torch.zeros(2), torch.zeros(2, 1))
-    >>> best_products(torch.eye(2), torch.tensor([[1.0, 3.0], [2.0, 0.0]]), 1, plain)
+    >>> _best_products(torch.eye(2), torch.tensor([[1.0, 3.0], [2.0, 0.0]]), 1, plain)
     tensor([[2.],
             [3.]])
     """
@@ -52,7 +52,7 @@ def best_products(z: Tensor, bank: Tensor, k: int, terms: Terms) -> Tensor:
 
     def best(part: Tensor, rows: Tensor) -> Tensor:
         each = zip(banks, columns, factors, strict=True)
-        tops = [largest(part @ some.T, k, Terms(column, rows, factor)) for some, column, factor in each]
+        tops = [find_largest(part @ some.T, k, Terms(column, rows, factor)) for some, column, factor in each]
         return tops[0] if len(tops) == 1 else torch.cat(tops, dim=1).topk(min(k, len(bank)), dim=1).values
 
     if torch.compiler.is_compiling():  # a graph has one form for any batch
@@ -78,16 +78,16 @@ class BankScore(FittedScore):
         return seen.directions - self.tensor("center", seen.features)
 
     def nearest(self, seen: Evidence, z: Tensor, terms: Terms) -> Tensor:
-        """[n, k]: `best_products`; those of a small batch are kept for the next method with this bank.
+        """[n, k]: `_best_products`; those of a small batch are kept for the next method with this bank.
 
         KNN and NNGuide of one fit share it: without this a fit of `auto` takes 18 % more CPU time (24,000 x 1,024).
         """
         kept, place, bank = seen.batch.bank_products, id(self.bank), self.tensor("bank", z)
         if torch.compiler.is_compiling() or len(z) * len(bank) > BLOCK:
-            return best_products(z, bank, self.k, terms)
+            return _best_products(z, bank, self.k, terms)
         if place not in kept:
             kept[place] = z @ bank.T
-        return largest(kept[place], self.k, terms)
+        return find_largest(kept[place], self.k, terms)
 
 
 @dataclass(frozen=True, eq=False, repr=False)

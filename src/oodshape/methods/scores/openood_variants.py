@@ -15,20 +15,19 @@ from torch import Tensor
 
 from oodshape.core.errors import InputError
 from oodshape.core.values import AtLeast, Fraction
-from oodshape.features.kernels import unit
+from oodshape.features.kernels import normalise_rows
 from oodshape.features.moments import around_mean
-from oodshape.features.running_sums import Statistic
+from oodshape.features.statistic import Statistic
 from oodshape.images.identity import smallest
-from oodshape.methods.scores.decision_boundary import BoundaryDistance, Fdbd
 from oodshape.methods.scores.mahalanobis import Clusters, Mds, RelativeClusters
 from oodshape.methods.scores.nearest_neighbours import Guide, NeighbourDistance, Neighbours
 from oodshape.methods.scores.subspace import Vim, VirtualLogit
-from oodshape.methods.training import CHECKED, Classes, Training, by_label
+from oodshape.methods.training import CHECKED, Classes, Training, uses_labels
 
 Share = Annotated[float, Fraction(one=True)]  # of the training images
 
 
-def bank_of(train: Training, share: float) -> Tensor:
+def _make_bank(train: Training, share: float) -> Tensor:
     """[B, M] float32: a share of the training images, chosen by which images they are; at least one."""
     features = train.features
     if share < 1:
@@ -53,7 +52,7 @@ class ShareKnn(_OfShare):
     k: Annotated[int, AtLeast(1)] = 50
 
     def fit(self, train: Training) -> NeighbourDistance:
-        return NeighbourDistance(*around_mean(unit(bank_of(train, self.share)).numpy()), self.k)
+        return NeighbourDistance(*around_mean(normalise_rows(_make_bank(train, self.share)).numpy()), self.k)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -64,9 +63,9 @@ class ShareNnGuide(_OfShare):
     share: Share = 0.01
 
     def fit(self, train: Training) -> Guide:
-        bank = bank_of(train, self.share)
+        bank = _make_bank(train, self.share)
         energies = torch.logsumexp(train.head.to("cpu").logits(bank), dim=1)
-        return Guide(*around_mean(unit(bank).numpy()), self.k, energies.numpy())
+        return Guide(*around_mean(normalise_rows(bank).numpy()), self.k, energies.numpy())
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -87,15 +86,6 @@ class WholeVim(Vim):
             largest += float(head.logits(z).amax(dim=1).double().sum())
             residual += float(fitted.residual(z).double().sum())
         return replace(fitted, alpha=largest / residual if residual > 0 else 0.0)
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class LengthFdbd(Fdbd):
-    """fDBD over the length of the features instead of their distance to the mean feature."""
-
-    def fit(self, train: Training) -> BoundaryDistance:
-        zeros: NDArray[Any] = np.zeros(train.head.width, np.float32)
-        return BoundaryDistance(zeros)
 
 
 Array = NDArray[Any]
@@ -142,7 +132,7 @@ class EmpiricalRmds(EmpiricalMds):
 
 def _spread(train: Training, classes: Classes) -> _Spread:
     features = train.features
-    labelled = classes != "predicted" and by_label(train.moments(CHECKED), classes)
+    labelled = classes != "predicted" and uses_labels(train.moments(CHECKED), classes)
     which = features.labels if labelled and features.labels is not None else features.predictions
     which = which.cpu()
     n, width = len(features), features.width

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from oodshape.core.values import AtLeast, Fraction, Sizes
-from oodshape.features.kernels import TINY, unit
-from oodshape.features.running_sums import Statistic
+from oodshape.features.kernels import TINY, normalise_rows
+from oodshape.features.statistic import Statistic
 from oodshape.features.sum_kernels import NARROW, NOISE
 from oodshape.methods.base import Evidence, FittedScore, ScoreRecipe
 from oodshape.methods.training import Training
@@ -61,7 +61,7 @@ class Vim(ScoreRecipe):
         # wait by spinning, which makes this ten times slower where other programs run
         values, vectors = (found.numpy() for found in torch.linalg.eigh(scatter))  # ascending
         filled = int((values > NOISE * values[-1]).sum())
-        wanted = self.dimensions or paper_dimensions(len(values))
+        wanted = self.dimensions or _paper_dimensions(len(values))
         kept = wanted if wanted < filled else filled // 2
         plain = VirtualLogit(origin, vectors[:, : len(values) - kept], 1.0)
         residual, largest = 0.0, 0.0
@@ -71,10 +71,10 @@ class Vim(ScoreRecipe):
         return VirtualLogit(plain.origin, plain.complement, largest / residual if residual > 0 else 0.0)
 
 
-def paper_dimensions(width: int) -> int:
+def _paper_dimensions(width: int) -> int:
     """The paper's size of the principal subspace for a number of features.
 
-    >>> [paper_dimensions(width) for width in (2048, 768, 192)]
+    >>> [_paper_dimensions(width) for width in (2048, 768, 192)]
     [1000, 512, 96]
     """
     return 1000 if width >= 2048 else 512 if width >= 768 else max(width // 2, 1)
@@ -121,10 +121,10 @@ class Neco(ScoreRecipe):
         scale = np.sqrt(np.where(variance > UNCHANGED * mean**2, variance, 1.0))
         covariance /= scale
         covariance /= scale[:, None]
-        return Subspace(mean.astype(np.float32), scale, principal_axes(covariance, self.variance), self.logit)
+        return Subspace(mean.astype(np.float32), scale, _principal_axes(covariance, self.variance), self.logit)
 
 
-def principal_axes(covariance: NDArray[Any], variance: float) -> NDArray[Any]:
+def _principal_axes(covariance: NDArray[Any], variance: float) -> NDArray[Any]:
     """[M, K]: the fewest principal axes of a covariance [M, M] that hold a fraction `variance`.
 
     Of many features they are computed in float32, in half the time: axes of much variance lose nothing by it.
@@ -171,8 +171,8 @@ class Cop(ScoreRecipe):
         moments, head = train.moments(self.needs), train.head.to("cpu")
         mean = moments.parts["unit_scatter_sums"] / train.n
         covariance = moments.parts[Statistic.UNIT_SCATTER] / train.n
-        plain = EnergyAndResidual(mean.astype(np.float32), principal_axes(covariance, self.variance))
-        found = [plain.terms(unit(rows), head.logits(rows)) for rows in moments.bank()]
+        plain = EnergyAndResidual(mean.astype(np.float32), _principal_axes(covariance, self.variance))
+        found = [plain.terms(normalise_rows(rows), head.logits(rows)) for rows in moments.bank()]
         energy, residual = (torch.cat(each).double() for each in zip(*found, strict=True))
         scales = [(float(x.mean()), float(x.std(correction=0).clamp_min(TINY))) for x in (energy, residual)]
         return EnergyAndResidual(plain.mean, plain.axes, *scales)

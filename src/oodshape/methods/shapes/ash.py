@@ -12,7 +12,7 @@ from torch import Tensor
 
 from oodshape.core.errors import InputError
 from oodshape.core.values import Fraction
-from oodshape.images.identity import keys, numbered
+from oodshape.images.identity import draw_keys, from_numbers
 from oodshape.methods.base import LearnsNothing, Shape, Shaper
 
 # exp of more than this would overflow float32 in the logits; only features that cancel in the sum come near
@@ -21,14 +21,14 @@ WIDEST = 1 << 16  # features that ASH-Rand has noise for
 Pruned = Annotated[float, Fraction(zero=True)]  # of the features of an image
 
 
-def kept_of(width: int, p: float) -> int:
+def _count_kept(width: int, p: float) -> int:
     """How many of so many values are kept where a share p of them is not: one at least."""
     return max(width - round(p * width), 1)
 
 
-def largest(z: Tensor, p: float) -> tuple[Tensor, int]:
+def mark_largest(z: Tensor, p: float) -> tuple[Tensor, int]:
     """([N, M] bool, k): the k = M - round(p M) largest values of each row."""
-    kept = kept_of(z.shape[1], p)
+    kept = _count_kept(z.shape[1], p)
     # which of equal values are kept is topk's choice, as in the field: after a ReLU it matters to ASH-B
     chosen = torch.topk(z, kept, dim=1, sorted=False).indices
     return torch.zeros_like(z, dtype=torch.bool).scatter_(1, chosen, True), kept
@@ -52,7 +52,7 @@ class AshP(_Ash):
     p: Pruned = 0.6
 
     def __call__(self, z: Tensor, out: Tensor | None = None) -> Tensor:
-        return torch.mul(z, largest(z, self.p)[0], out=out)
+        return torch.mul(z, mark_largest(z, self.p)[0], out=out)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -66,7 +66,7 @@ class AshB(_Ash):
     p: Pruned = 0.65
 
     def __call__(self, z: Tensor, out: Tensor | None = None) -> Tensor:
-        keep, kept = largest(z, self.p)
+        keep, kept = mark_largest(z, self.p)
         return torch.mul(keep, z.sum(dim=1, keepdim=True) / kept, out=out)
 
 
@@ -81,7 +81,7 @@ class AshS(_Ash):
     p: Pruned = 0.9
 
     def __call__(self, z: Tensor, out: Tensor | None = None) -> Tensor:
-        pruned = torch.mul(z, largest(z, self.p)[0], out=out)
+        pruned = torch.mul(z, mark_largest(z, self.p)[0], out=out)
         after = pruned.sum(dim=1, keepdim=True)
         exponent = torch.where(after == 0, 0.0, z.sum(dim=1, keepdim=True) / torch.where(after == 0, 1.0, after))
         return pruned.mul_(exponent.clamp_(-LARGEST_EXPONENT, LARGEST_EXPONENT).exp_())
@@ -102,18 +102,18 @@ class AshRand(_Ash):
     def __post_init__(self) -> None:
         """Draw the noise once: a graph then holds the numbers, not how they are drawn."""
         super().__post_init__()
-        object.__setattr__(self, "_noise", torch.from_numpy(uniform(WIDEST, self.seed)))
+        object.__setattr__(self, "_noise", torch.from_numpy(draw_uniform(WIDEST, self.seed)))
 
     def __call__(self, z: Tensor, out: Tensor | None = None) -> Tensor:
         if z.shape[1] > WIDEST:
             raise InputError(f"ASH-Rand has noise for {WIDEST} features, got {z.shape[1]}")
         noise: Tensor = self._noise  # type: ignore[attr-defined]
-        return torch.mul(noise[: z.shape[1]].to(z) * self.high, largest(z, self.p)[0], out=out)
+        return torch.mul(noise[: z.shape[1]].to(z) * self.high, mark_largest(z, self.p)[0], out=out)
 
 
-def uniform(count: int, seed: int) -> NDArray[np.float32]:
+def draw_uniform(count: int, seed: int) -> NDArray[np.float32]:
     """[count] uniform numbers in [0, 1) that depend on the seed and their places alone."""
-    draws = keys(numbered(count), seed, "noise") >> np.uint64(40)
+    draws = draw_keys(from_numbers(count), seed, "noise") >> np.uint64(40)
     return draws.astype(np.float32) * np.float32(2.0**-24)  # exact: 24 bits
 
 
@@ -131,7 +131,7 @@ class Scale(LearnsNothing, Shape, Shaper):
 
     def __call__(self, z: Tensor, out: Tensor | None = None) -> Tensor:
         """The scaled features; a row whose largest values add up to 0 stays as it is."""
-        kept = kept_of(z.shape[1], self.p)
+        kept = _count_kept(z.shape[1], self.p)
         top = z.topk(kept, dim=1, sorted=False).values.sum(dim=1, keepdim=True)
         exponent = torch.where(top == 0, 0.0, z.sum(dim=1, keepdim=True) / torch.where(top == 0, 1.0, top))
         return torch.mul(z, exponent.clamp_(-LARGEST_EXPONENT, LARGEST_EXPONENT).exp_(), out=out)

@@ -62,7 +62,7 @@ class OptFS(Shaper):
             impact, energy = train.stats.impact(edges), train.stats.energy(edges)
         if self.bound == "theta":
             return PiecewiseConstant(edges, self.solve(impact), pair)
-        return PiecewiseConstant(edges, within_energy(impact, energy), pair, ends=train.signed)
+        return PiecewiseConstant(edges, solve_theta(impact, energy), pair, ends=train.signed)
 
     def _exact(self, train: Training) -> bool:
         """Whether to go over the features: not where each value has a bin of its own (float16)."""
@@ -99,10 +99,10 @@ def warn_if_meaningless(train: Training) -> None:
         warn_if_by_chance(train.maybe_features.accuracy, train.n, train.head.classes)
 
 
-def within_energy(impact: Array, energy: Array) -> NDArray[np.float32]:
+def solve_theta(impact: Array, energy: Array) -> NDArray[np.float32]:
     """[K] float32: theta_k ~ impact_k / energy_k with sum theta^2 energy = sum energy; 0 where there is no energy.
 
-    >>> [f"{theta:.3f}" for theta in within_energy(np.array([2.0, 0.0, 3.0]), np.array([1.0, 0.0, 9.0]))]
+    >>> [f"{theta:.3f}" for theta in solve_theta(np.array([2.0, 0.0, 3.0]), np.array([1.0, 0.0, 9.0]))]
     ['2.828', '0.000', '0.471']
     """
     # an energy that float32 could not tell from 0 next to the others would make theta overflow

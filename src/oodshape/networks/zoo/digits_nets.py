@@ -99,10 +99,10 @@ class SmallMixer(SmallNet):
 SMALL_NETS: dict[str, Callable[..., SmallNet]] = {"convnet": SmallConvNet, "vit": SmallViT, "mixer": SmallMixer}
 
 
-def small_net(name: str, *, pretrained: bool = True) -> SmallNet:
+def load_small_net(name: str, *, pretrained: bool = True) -> SmallNet:
     """The network called `convnet`, `vit` or `mixer`, trained on digits 0-7 and in eval mode, or untrained.
 
-    >>> small_net("vit")(torch.zeros(2, 1, 16, 16)).shape
+    >>> load_small_net("vit")(torch.zeros(2, 1, 16, 16)).shape
     torch.Size([2, 8])
     """
     if name not in SMALL_NETS:

@@ -17,12 +17,12 @@ import torch
 from torch import nn
 
 from oodshape.core.errors import InputError
-from oodshape.images.datasets.download_sources import all_sources, describe_sources
+from oodshape.images.datasets.download_sources import describe_sources, list_sources
 from oodshape.images.decode.preprocessing import CIFAR, DIGITS, IMAGENET, Preprocessing
-from oodshape.networks.model_names import KNOWN, Family, check_known
+from oodshape.networks.model_names import KNOWN, Family, check_zoo_name
 from oodshape.networks.weights import PICKLED, load_weights
 from oodshape.networks.zoo.cifar_nets import DenseNet, MixerNano, SmallResNet18
-from oodshape.networks.zoo.digits_nets import SMALL_NETS, small_net
+from oodshape.networks.zoo.digits_nets import SMALL_NETS, load_small_net
 from oodshape.networks.zoo.efficientnet_lite import EfficientNetLite0
 
 Make = Callable[[int], nn.Module]  # number of classes -> network
@@ -46,7 +46,7 @@ class ModelEntry:
     @property
     def weights(self) -> str:
         """Where the weights come from."""
-        sources = all_sources().get(self.name)
+        sources = list_sources().get(self.name)
         return describe_sources(sources) if sources else "shipped with the package"
 
 
@@ -74,14 +74,14 @@ def build(name: str, weights: str | Path | None = None, num_classes: int | None 
 
 def model_entry(name: str) -> ModelEntry:
     """The row of a name, or an error that lists the names like it."""
-    check_known(name)
+    check_zoo_name(name)
     return MODELS[name]
 
 
 def find_weights(name: str, folder: Path | None) -> Path | None:
     """The file in a folder with the weights of a network: called like it, as published, or as the authors call it."""
     names = [f"{model_entry(name).name}{end}" for end in (".safetensors", *PICKLED)]
-    names += [source.to for source in all_sources().get(name, ())] + [KNOWN[name].authors or "-"]
+    names += [source.to for source in list_sources().get(name, ())] + [KNOWN[name].authors or "-"]
     return next((folder / file for file in names if (folder / file).is_file()), None) if folder else None
 
 
@@ -135,7 +135,7 @@ def _maker(made_by: str) -> Make:
     if kind == "timm":
         return lambda classes: library("timm").create_model(name, num_classes=classes)
     if kind == "digits":
-        return lambda classes: small_net(name) if classes == 8 else SMALL_NETS[name](classes=classes)
+        return lambda classes: load_small_net(name) if classes == 8 else SMALL_NETS[name](classes=classes)
     return _OWN[name]
 
 

@@ -13,18 +13,15 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from oodshape.benchmark.results import Results
-from oodshape.core.errors import InputError
+from oodshape.benchmark.results import RunResults
 from oodshape.core.text import format_count
-from oodshape.methods.describe import cited
+from oodshape.methods.describe import find_titles
 from oodshape.methods.records import FEATURED, RECORDS
 from oodshape.metrics.detection import Estimate
 from oodshape.metrics.registry import DEFAULT_METRICS, ERROR, MAIN, METRICS, UNITS, Metric
-from oodshape.networks.model_names import imagenet_classes
-from oodshape.report.method_styles import BLOCKS, block, display_name, style
-from oodshape.report.pages.html import document, page_json, section, web_file, write_html
-from oodshape.report.tables.paper import STANDARD4, comparable, paper_figures
-from oodshape.report.tables.table import DEFAULT_COLUMNS, Column, Table, caveats, skipped_notes, table
+from oodshape.report.method_styles import BLOCKS, display_name, method_style, table_block
+from oodshape.report.pages.html import document, page_json, read_web, section, write_html
+from oodshape.report.tables.table import DEFAULT_COLUMNS, Column, Table, list_caveats, list_skipped, make_table
 
 SCRIPTS = (
     "elements.js",
@@ -32,7 +29,6 @@ SCRIPTS = (
     "filters.js",
     "table.js",
     "charts.js",
-    "enlarge.js",
     "state.js",
     "top.js",
     "page.js",
@@ -43,10 +39,9 @@ LESSON = (
     "lowest FPR95 on EfficientNet-Lite0 (see Results in the documentation); no method wins on every network."
 )
 Columns = tuple[Column, ...]
-TABLES = ("model", "ood", "standard4")  # of the paper's, those that compare methods
 
 
-def payload(results: Results, columns: Sequence[Column] = DEFAULT_COLUMNS) -> dict[str, Any]:
+def page_data(results: RunResults, columns: Sequence[Column] = DEFAULT_COLUMNS) -> dict[str, Any]:
     """Everything that the page shows, with models, methods and OOD sets as places in their lists.
 
     `columns` are those that the table shows at first.
@@ -56,8 +51,7 @@ def payload(results: Results, columns: Sequence[Column] = DEFAULT_COLUMNS) -> di
     kinds = {row.group for row in results.rows}
     sides = [Column(ERROR, kind) for kind in ("near", "far") if {"near", "far"} <= kinds]
     asked = [*map(Column, metrics), *(column for column in (*columns, *sides) if column.metric in metrics)]
-    known, said = dict.fromkeys(asked), results.provenance.get("settings", {})
-    of_imagenet = "imagenet" in (said.get("id_set"), said.get("settings"))
+    known = dict.fromkeys(asked)
     first = [*columns, *sides, *(Column(METRICS[name]) for name in COST)]
     return {
         "models": _models(results),
@@ -73,14 +67,6 @@ def payload(results: Results, columns: Sequence[Column] = DEFAULT_COLUMNS) -> di
         "main": MAIN.name,
         "overview": [each.name for each in first if each in known] if columns == DEFAULT_COLUMNS else None,
         "shown": [column.name for column in columns if column in known] or [MAIN.name],
-        "shapes": {
-            f"{models[s.model]},{methods[s.method]}": [[_short(v) for v in part] for part in (s.z, s.theta)]
-            for s in results.shapes
-            if not s.is_identity and s.model in models and s.method in methods
-        },
-        "classes": list(imagenet_classes().values()) if of_imagenet else [],
-        "samples": _samples(results, models, methods, oods),
-        "paper": _paper(results, models, methods, oods),
         "ties": {
             f"{models.get(each.model, -1)},{oods.get(each.ood, -1)}": [methods[m] for m in each.tied if m in methods]
             for each in results.ties
@@ -109,17 +95,14 @@ def _column(column: Column, metrics: Sequence[Metric]) -> dict[str, Any]:
     return named | shown | {"at": 3 + 3 * metrics.index(metric)}
 
 
-def curves(results: Results) -> list[dict[str, Any]]:
-    """For each model its curves by "method,ood": four fifths of a large page, so they stand apart from the rest."""
+def collect_curves(results: RunResults) -> list[dict[str, Any]]:
+    """For each model its ROC curves by "method,ood": most of a large page, so they stand apart from the rest."""
     models, methods, oods = (_places(results.names(axis)) for axis in ("model", "method", "ood"))
     found: list[dict[str, Any]] = [{} for _ in models]
     for each in results.curves:
         if each.model in models and each.method in methods and each.ood in oods:
-            found[models[each.model]][f"{methods[each.method]},{oods[each.ood]}"] = [
-                *(_short(limit) for limit in (each.low, each.high)),
-                *(list(counts) for counts in (each.id_counts, each.ood_counts)),
-                *([round(1000 * rate) for rate in rates] for rates in (each.fpr, each.tpr)),
-            ]
+            points = [[round(1000 * rate) for rate in rates] for rates in (each.fpr, each.tpr)]
+            found[models[each.model]][f"{methods[each.method]},{oods[each.ood]}"] = points
     return found
 
 
@@ -127,7 +110,7 @@ def _places(names: Iterable[str]) -> dict[str, int]:
     return {name: place for place, name in enumerate(names)}
 
 
-def _first(results: Results, column: str) -> dict[str, Any]:
+def _first(results: RunResults, column: str) -> dict[str, Any]:
     """The first row of each entry of a column."""
     found: dict[str, Any] = {}
     for row in results.rows:
@@ -135,7 +118,7 @@ def _first(results: Results, column: str) -> dict[str, Any]:
     return found
 
 
-def _models(results: Results) -> list[dict[str, Any]]:
+def _models(results: RunResults) -> list[dict[str, Any]]:
     return [
         {
             "name": row.model,
@@ -148,75 +131,34 @@ def _models(results: Results) -> list[dict[str, Any]]:
     ]
 
 
-def _methods(results: Results) -> list[dict[str, Any]]:
+def _methods(results: RunResults) -> list[dict[str, Any]]:
     recipes = results.provenance.get("methods", {})
     found = []
     for name in results.names("method"):
-        color, dashes = style(name).web
+        color, dashes = method_style(name).web
         said: dict[str, Any] = {"name": name, "title": display_name(name), "papers": [], "paper": ""}
         if name in RECORDS:
             record = RECORDS[name]
             said |= {"sentence": record.summary, "needs": record.needs, "fails": record.fails}
-            said |= {"papers": cited(record.citation), "paper": record.citation.replace("*", "")}
-        said |= {"recipe": str(recipes.get(name, "")), "kind": BLOCKS[block(name)]}
+            said |= {"papers": find_titles(record.citation), "paper": record.citation.replace("*", "")}
+        said |= {"recipe": str(recipes.get(name, "")), "kind": BLOCKS[table_block(name)]}
         found.append(said | {"color": color, "dashes": dashes})
     return found
 
 
-def _short(value: float) -> float:
-    return float(f"{value:.4g}")
-
-
-def _samples(results: Results, models: Any, methods: Any, oods: Any) -> dict[str, Any]:
-    picks = [
-        {
-            "model": models[pick.model],
-            "method": methods[pick.method],
-            "ood": oods[pick.ood] if pick.ood else -1,
-            "images": pick.images,
-            "scores": [_short(score) for score in pick.scores],
-            "shares": pick.shares,
-            "predicted": pick.predicted,
-            "labels": pick.labels,
-        }
-        for pick in results.samples.picks
-        if pick.model in models and pick.method in methods and (not pick.ood or pick.ood in oods)
-    ]
-    return {"images": results.samples.images, "picks": picks}
-
-
-def _paper(results: Results, models: Any, methods: Any, oods: Any) -> dict[str, Any] | None:
-    """The paper's figures in percent, "table,model,method(,ood)" -> one per metric; None where it has none of these."""
-    try:
-        id_set = comparable(results)
-    except InputError:
-        return None
-    found = {}
-    metrics: list[str] = []
-    for (kind, of, model, ood), figures in paper_figures().items():
-        end = f",{oods[ood]}" if ood in oods else ""
-        if kind not in TABLES or of != id_set or model not in models or (kind == "ood") != bool(end):
-            continue
-        for method, printed in figures.items():
-            if method in methods:
-                metrics = list(printed)
-                found[f"{kind},{models[model]},{methods[method]}{end}"] = list(printed.values())
-    four = [oods[name] for name in STANDARD4 if name in oods]
-    whole = four if len(four) == len(STANDARD4) else []
-    return {"metrics": metrics, "figures": found, "standard4": whole} if found else None
-
-
-def write_page(results: Results, path: str | Path, columns: Columns = DEFAULT_COLUMNS, **more: tuple[str, str]) -> None:
+def write_benchmark_page(
+    results: RunResults, path: str | Path, columns: Columns = DEFAULT_COLUMNS, **more: tuple[str, str]
+) -> None:
     """Write the page of these results atomically; its table shows these columns at first.
 
     `more` are sections behind the leaderboard: id=(title, HTML).
     """
-    write_html(path, page(results, columns, **more))
+    write_html(path, render_page(results, columns, **more))
 
 
-def page(results: Results, columns: Columns = DEFAULT_COLUMNS, **more: tuple[str, str]) -> str:
+def render_page(results: RunResults, columns: Columns = DEFAULT_COLUMNS, **more: tuple[str, str]) -> str:
     """The page's HTML."""
-    overview = table(results, "model")
+    overview = make_table(results, "model")
     parts = {
         "title": escape(overview.title),
         "sub": escape(_sub(results)),
@@ -230,19 +172,19 @@ def page(results: Results, columns: Columns = DEFAULT_COLUMNS, **more: tuple[str
         "links": "".join(f'<a href="#{name}">{head}</a> ' for name, (head, _) in more.items()),
         "more": "\n".join(section(name, head, body) for name, (head, body) in more.items()),
         "origin": _facts(results.provenance),
-        "data": page_json(payload(results, columns)),
+        "data": page_json(page_data(results, columns)),
     }
-    body = re.sub(r"\{\{(\w+)\}\}", lambda found: parts[found[1]], web_file("page.html").rstrip())
+    body = re.sub(r"\{\{(\w+)\}\}", lambda found: parts[found[1]], read_web("page.html").rstrip())
     # behind the script, which draws the table before these have come
     later = "".join(
         f'<script type="application/json" id="curves-{place}">{page_json(each)}</script>\n'
-        for place, each in enumerate(curves(results))
+        for place, each in enumerate(collect_curves(results))
         if each
     )
-    return document(overview.title, body, "\n".join(map(web_file, SCRIPTS)), web_file("page_wide.css"), later)
+    return document(overview.title, body, "\n".join(map(read_web, SCRIPTS)), read_web("page_wide.css"), later)
 
 
-def _sub(results: Results) -> str:
+def _sub(results: RunResults) -> str:
     """What was measured, in one line."""
     groups = Counter(row.group for row in _first(results, "ood").values())
     kinds = ", ".join(f"{count} {group}" for group, count in groups.items())
@@ -251,13 +193,13 @@ def _sub(results: Results) -> str:
     return f"{networks} · {format_count(groups.total(), 'OOD set')} ({kinds}) · {methods} · fitted on ID images only"
 
 
-def _notes(results: Results, overview: Table) -> list[str]:
+def _notes(results: RunResults, overview: Table) -> list[str]:
     """What a reader must know before comparing; what was left out is told elsewhere."""
     incomplete = any(entry.mark or not entry.over for line in overview.lines for entry in line.entries)
-    return [note for note in caveats(results, incomplete) if note not in skipped_notes(results)]
+    return [note for note in list_caveats(results, incomplete) if note not in list_skipped(results)]
 
 
-def _caveat(results: Results) -> str:
+def _caveat(results: RunResults) -> str:
     """That only a part of the images was used, where that is so."""
     limit = results.provenance.get("settings", {}).get("limit")
     return (
@@ -267,7 +209,7 @@ def _caveat(results: Results) -> str:
     )
 
 
-def _skipped(results: Results) -> str:
+def _skipped(results: RunResults) -> str:
     """What was not measured, by name, and the reasons for who opens the list."""
     left_out = [*results.skipped, *((f"{each.method} on {each.model}", each.why) for each in results.failed)]
     if not left_out:

@@ -5,12 +5,14 @@ from __future__ import annotations
 from html import escape
 from pathlib import Path
 
-from oodshape.guard.check import Check, Selective, SetCheck
-from oodshape.metrics.detection import Estimate, mcnemar
+from oodshape.core.text import format_rate
+from oodshape.guard.check import Check, SetCheck
+from oodshape.metrics.detection import Estimate
 from oodshape.metrics.registry import DEFAULT_METRICS, MAIN
-from oodshape.networks.loading import Source
+from oodshape.metrics.significance import mcnemar
+from oodshape.networks.loading import OpenNet
 from oodshape.report.pages.html import banner, html_table, tiles, write_html
-from oodshape.report.pages.scored_data import SHOWN, collect_set, describe_images, payload, roc_curves
+from oodshape.report.pages.scored_data import SHOWN, collect_set, describe_images, roc_curves, scored_data
 from oodshape.report.pages.scored_page import Origin, render_scored_page
 from oodshape.report.pages.scored_set import CLEAR, Role
 
@@ -24,7 +26,7 @@ DETECTORS = {"guard": "guard", "softmax": "MSP"}
 WEAK, FAILING = 0.2, 0.5  # of a set accepted: from here on a guard protects in part, or not
 
 
-def check_rows(check: Check) -> list[list[str]]:
+def check_table(check: Check) -> list[list[str]]:
     """Return the cells of the table below `HEAD`: each set with the guard, then with the MSP baseline."""
     rows, names = [], [each.name for each in check.outside]
     for row in sorted(check.rows(), key=lambda row: names.index(row["set"]) if row["role"] == "ood" else -1):
@@ -52,7 +54,9 @@ def verdict(check: Check) -> str:
     return f"{text}; expected {low:,} to {high:,} (99 % range): {end}"
 
 
-def write_check(check: Check, path: str | Path, source: Source | None = None, origin: Origin | None = None) -> None:
+def write_check_page(
+    check: Check, path: str | Path, source: OpenNet | None = None, origin: Origin | None = None
+) -> None:
     """Write the page of a check; with the network's `source` it shows the images and explains each decision."""
     sets: list[tuple[SetCheck, Role]] = [(check.inside, "id"), *((each, "ood") for each in check.outside)]
     scored_sets = [collect_set(check.guard, each, role, SHOWN // len(sets)) for each, role in sets]
@@ -60,12 +64,10 @@ def write_check(check: Check, path: str | Path, source: Source | None = None, or
         (scored, each.listing) for scored, (each, _) in zip(scored_sets, sets, strict=True) if each.listing is not None
     ]
     items = [] if source is None or len(seen) < len(sets) else describe_images(check.guard, source, seen)
-    data = payload(check.guard, scored_sets, items) | {"roc": roc_curves(check)}
-    table = html_table(HEAD, check_rows(check), "Figures by set and detector")
+    data = scored_data(check.guard, scored_sets, items) | {"roc": roc_curves(check)}
+    table = html_table(HEAD, check_table(check), "Figures by set and detector")
     note = f"{NOTE} The threshold of the MSP baseline was calibrated on the same images for the same alpha."
     more = {"table": ("Figures and ROC curves", f'{table}<p class="soft">{escape(note)}</p><div id="roc"></div>')}
-    if check.selective is not None:
-        more = {"right": ("Accuracy on accepted images", _render_accuracy(check, check.selective))} | more
     if check.unreadable:
         lines = [[file, why] for file, why in check.unreadable.items()]
         more["unreadable"] = (
@@ -74,19 +76,19 @@ def write_check(check: Check, path: str | Path, source: Source | None = None, or
         )
     origin, model = origin or Origin(), check.guard.about.model or "a network given in Python"
     title = f"Check: {model}, {Path(origin.guard).name or 'a guard in memory'}"
-    top = [banner(*decision(check)), tiles(_numbers(check)), "<h2>OOD sets</h2>", _render_sets(check)]
+    top = [banner(*describe_decision(check)), tiles(_numbers(check)), "<h2>OOD sets</h2>", _render_sets(check)]
     write_html(path, render_scored_page(title, "\n".join(top), check.guard, scored_sets, data, origin, more))
 
 
-def decision(check: Check) -> tuple[str, str, str]:
+def describe_decision(check: Check) -> tuple[str, str, str]:
     """Return the kind of the banner (ok, warn or bad), the decision, and what it rests on; the last is HTML."""
     worst = max(check.outside, key=lambda each: each.guard.share.value)
     share, alpha = worst.guard.share.value, 100 * (check.guard.detector.alpha or 0.0)
     which = f"{worst.name}, the worst set," if len(check.outside) > 1 else worst.name
-    accepts = f"accepts {_rate(share)} of {which} at a {alpha:g} % false rejection rate"
+    accepts = f"accepts {format_rate(share)} of {which} at a {alpha:g} % false rejection rate"
     all_ood, msp = _accepted(check, "guard"), _accepted(check, "softmax")
-    baseline = "" if msp is None else f" (MSP: {_rate(msp)})"
-    body = f"{_rate(all_ood or 0.0)} of all OOD images are accepted{baseline}. {verdict(check)}."
+    baseline = "" if msp is None else f" (MSP: {format_rate(msp)})"
+    body = f"{format_rate(all_ood or 0.0)} of all OOD images are accepted{baseline}. {verdict(check)}."
     if share < WEAK:
         kind, head = "ok", f"Protective: {accepts}"
     else:
@@ -94,7 +96,7 @@ def decision(check: Check) -> tuple[str, str, str]:
         head = f"{word} protective: {accepts}"
         body += " A larger alpha rejects more OOD images, and more ID images: try it below."
     if check.guaranteed is not None and not check.used and check.rejected > check.guaranteed[1]:
-        kind, head = "bad", f"Rejects too many ID images: {_rate(1 - check.inside.guard.share.value)}, not {alpha:g} %"
+        kind, head = "bad", f"Rejects {format_rate(1 - check.inside.guard.share.value)} of ID images, not {alpha:g} %"
         body += " Recalibrate on images like these."
     return kind, head, escape(body)
 
@@ -113,18 +115,18 @@ def _numbers(check: Check) -> list[tuple[str, str, str]]:
     for row in check.rows():
         if row["role"] == "ood":
             areas[row["detector"]].append(row[MAIN.name]["value"])
-    area = {name: f"{100 * sum(each) / len(each):.1f} %" for name, each in areas.items()}
+    area = {name: format_rate(sum(each) / len(each)) for name, each in areas.items()}
     interval = f"95 % interval {100 * (1 - share.high):.1f}-{100 * (1 - share.low):.1f} %"
     worst = None if sanity is None else max(sanity.accepted(check.guard.detector).values())
     return [
         (
             "false rejection rate",
-            _rate(1 - share.value),
+            format_rate(1 - share.value),
             f"target {100 * (check.guard.detector.alpha or 0):g} %; {interval}",
         ),
-        ("OOD images accepted", _rate(found or 0.0), "" if msp is None else f"MSP {_rate(msp)}"),
+        ("OOD images accepted", format_rate(found or 0.0), "" if msp is None else f"MSP {format_rate(msp)}"),
         (f"mean {MAIN.head}", area["guard"], f"MSP {area['softmax']}" if "softmax" in area else ""),
-        ("sanity check", "–" if worst is None else _rate(worst), "of noise and constant images accepted, at most"),
+        ("sanity check", "–" if worst is None else format_rate(worst), "of noise or constant images accepted"),
     ]
 
 
@@ -135,10 +137,13 @@ def _render_sets(check: Check) -> str:
         msp, cells = each.softmax, ["–", "–"]
         if msp is not None:
             chance, less = mcnemar(each.guard.passed, msp.passed), each.guard.accepted < msp.accepted
-            cells = [_rate(msp.share.value), "no difference" if chance >= CLEAR else "better" if less else "worse"]
+            cells = [
+                format_rate(msp.share.value),
+                "no difference" if chance >= CLEAR else "better" if less else "worse",
+            ]
         line = "" if msp is None else f'<u style="left:{100 * msp.share.value:.1f}%"></u>'
         bar = f'<div class="part"><i style="width:{100 * each.guard.share.value:.1f}%"></i>{line}</div>'
-        numbers = [f"{len(each.guard.values):,}", bar, _rate(each.guard.share.value), *cells]
+        numbers = [f"{len(each.guard.values):,}", bar, format_rate(each.guard.share.value), *cells]
         rows.append(f'<th scope="row">{escape(each.name)}</th>' + "".join(f"<td>{cell}</td>" for cell in numbers))
     heads = ("OOD set", "images", "accepted by the guard (line: MSP)", "guard", "MSP", "paired test")
     head = "".join(f'<th scope="col">{each}</th>' for each in heads)
@@ -148,59 +153,6 @@ def _render_sets(check: Check) -> str:
         f"{head}</tr></thead><tbody>{body}</tbody></table></div>"
         '<p class="soft">Paired test: McNemar on the same images, 1 %.</p>'
     )
-
-
-def headline(check: Check) -> list[str]:
-    """Say how many images of each OOD set are accepted, with the guard and with MSP; the worst set first."""
-    alpha = 100 * (check.guard.detector.alpha or 0.0)
-    ordered = sorted(check.outside, key=lambda each: -each.guard.share.value)
-    return [f"{'' if place else f'At alpha = {alpha:g} %: '}{_acceptance(each)}" for place, each in enumerate(ordered)]
-
-
-def _acceptance(outside: SetCheck) -> str:
-    images, guard, softmax = len(outside.guard.values), outside.guard, outside.softmax
-    text = f"{outside.name}: {100 * guard.share.value:.1f} % of OOD images accepted"
-    if softmax is None:
-        return f"{text} ({guard.accepted:,} of {images:,})."
-    chance = mcnemar(guard.passed, softmax.passed)
-    p = "p < 0.0001" if chance < 1e-4 else f"p = {chance:.2g}"
-    end = ": the difference is not significant" if chance >= CLEAR else ""
-    return (
-        f"{text}, {100 * softmax.share.value:.1f} % with MSP "
-        f"({guard.accepted:,} and {softmax.accepted:,} of {images:,}, {p}){end}."
-    )
-
-
-def right_line(check: Check) -> list[str]:
-    """Return the accuracy on accepted images in one line; empty without labels."""
-    found = check.selective
-    if found is None:
-        return []
-    parts = [
-        f"{100 * accepted.value:.1f} % on images accepted by {DETECTORS[name]}"
-        for name, accepted in found.accepted.items()
-    ]
-    return ["; ".join([f"accuracy {100 * found.accuracy.value:.1f} % on {found.images:,} labelled ID images", *parts])]
-
-
-def _render_accuracy(check: Check, found: Selective) -> str:
-    """Return the table of accuracy on all labelled images and on the accepted ones."""
-    assert check.inside.labels is not None
-    known = check.inside.labels >= 0
-    rows = [["all images", f"{found.images:,}", _percent(found.accuracy)]]
-    rows += [
-        [
-            f"accepted by {'the guard' if name == 'guard' else 'MSP'}",
-            f"{int(check.inside.judged[name].passed[known].sum()):,}",
-            _percent(found.accepted[name]) if name in found.accepted else "–",
-        ]
-        for name in check.inside.judged
-    ]
-    return html_table(["images", "number", "accuracy"], rows, "Accuracy of the network on labelled ID images")
-
-
-def _rate(share: float) -> str:
-    return f"{100 * share:.1f} %"
 
 
 def _percent(value: Estimate) -> str:

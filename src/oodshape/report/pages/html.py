@@ -16,7 +16,7 @@ from oodshape.core.files import replacing
 from oodshape.report.palette import page_css
 
 
-def web_file(name: str) -> str:
+def read_web(name: str) -> str:
     """The text of a file in `web`."""
     return (files(__package__) / "web" / name).read_text(encoding="utf-8")
 
@@ -32,7 +32,7 @@ def document(title: str, body: str, script: str = "", style: str = "", later: st
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
-        f"<title>{escape(title)}</title>\n<style>\n{page_css()}{web_file('page.css')}{style}</style>\n</head>\n"
+        f"<title>{escape(title)}</title>\n<style>\n{page_css()}{read_web('page.css')}{style}</style>\n</head>\n"
         f'<body>\n<a class="skip" href="#main">Skip to content</a>\n{body}\n{end}{later}</body>\n</html>\n'
     )
 

@@ -8,15 +8,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from oodshape.benchmark.roc_curves import roc_points
+from oodshape.benchmark.curves import compute_roc_points
 from oodshape.core.errors import InputError
 from oodshape.guard.check import Check, SetCheck
 from oodshape.guard.explain import Explanation, explain_listed
 from oodshape.guard.fitted import Fitted
-from oodshape.images.decode.thumbnail import thumbnail
+from oodshape.images.decode.thumbnail import make_thumbnail
 from oodshape.images.sources.image_set import ImageSource
 from oodshape.metrics import conformal
-from oodshape.networks.loading import Source
+from oodshape.networks.loading import OpenNet
 from oodshape.report.method_styles import display_name
 from oodshape.report.pages.scored_set import Role, ScoredSet, ShownImage
 
@@ -34,15 +34,13 @@ def collect_set(guard: Fitted, images: SetCheck, role: Role, keep: int) -> Score
     """A set of a check as its page needs it."""
     scored = ScoredSet(images.name, role, keep, alpha=guard.detector.alpha or 0.0)
     softmax = [None] * len(images.pairs) if images.softmax is None else images.softmax.p_values.tolist()
-    labels = [-1] * len(images.pairs) if images.labels is None else images.labels.tolist()
     rows = zip(images.guard.p_values.tolist(), images.guard.values.tolist(), images.pairs, strict=True)
-    for row, own, label, other in zip(rows, images.classes.tolist(), labels, softmax, strict=True):
-        truth = str(guard.label(label)) if label >= 0 else ""
-        scored.add(ShownImage(*row, str(guard.label(own)), truth), other)
+    for row, own, other in zip(rows, images.classes.tolist(), softmax, strict=True):
+        scored.add(ShownImage(*row, str(guard.label(own))), other)
     return scored
 
 
-def payload(guard: Fitted, sets: Sequence[ScoredSet], items: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def scored_data(guard: Fitted, sets: Sequence[ScoredSet], items: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Everything that the page draws; `items` come from `describe_images`."""
     detector = guard.detector
     alpha = detector.alpha or 0.0
@@ -73,7 +71,7 @@ def payload(guard: Fitted, sets: Sequence[ScoredSet], items: Sequence[Mapping[st
     }
 
 
-def describe_images(guard: Fitted, source: Source, sets: Sequence[tuple[ScoredSet, Images]]) -> list[dict[str, Any]]:
+def describe_images(guard: Fitted, source: OpenNet, sets: Sequence[tuple[ScoredSet, Images]]) -> list[dict[str, Any]]:
     """What the page says about every image that it shows."""
     found = []
     for place, (scored, images) in enumerate(sets):
@@ -90,7 +88,7 @@ def roc_curves(check: Check) -> dict[str, Any]:
         detectors = check.inside.judged
         parts = {ALL: {name: np.concatenate([each[name] for each in parts.values()]) for name in detectors}} | parts
     return {
-        of: {name: roc_points(check.inside.judged[name].values, values) for name, values in each.items()}
+        of: {name: compute_roc_points(check.inside.judged[name].values, values) for name, values in each.items()}
         for of, each in parts.items()
     }
 
@@ -101,7 +99,6 @@ def _describe(item: ShownImage, why: Explanation) -> dict[str, Any]:
         "p": item.p_value,
         "score": _short(item.score),
         "label": item.label,
-        "truth": item.truth,
         "guesses": [[str(guess.label), _short(guess.probability)] for guess in why.guesses],
         "components": [[display_name(opinion.method), _short(opinion.p_value)] for opinion in why.components],
     }
@@ -110,7 +107,7 @@ def _describe(item: ShownImage, why: Explanation) -> dict[str, Any]:
 def _picture(images: Images, item: ShownImage, upright: bool) -> str:
     """The image as a data address; empty where it has gone since."""
     try:
-        return thumbnail(images.read(item.pair, upright=upright), SIDE)
+        return make_thumbnail(images.read(item.pair, upright=upright), SIDE)
     except InputError:
         return ""
 
@@ -130,7 +127,7 @@ def _counts(values: NDArray[np.float64], edges: NDArray[np.float64]) -> list[int
 
 def _limit(held_out: NDArray[np.float64], alpha: float) -> float | None:
     """The threshold of that alpha; None where nothing is rejected."""
-    place = conformal.rank(len(held_out), alpha)
+    place = conformal.threshold_rank(len(held_out), alpha)
     return _short(float(held_out[place - 1])) if place else None
 
 

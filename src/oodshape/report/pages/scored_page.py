@@ -17,11 +17,11 @@ from oodshape.guard.fitted import Fitted
 from oodshape.guard.verdict import Scored
 from oodshape.methods.detector import Detector
 from oodshape.metrics.conformal import rejected_count
-from oodshape.networks.loading import Source
+from oodshape.networks.loading import OpenNet
 from oodshape.report.method_styles import display_name
-from oodshape.report.pages.html import banner, document, html_table, page_json, section, web_file, write_html
-from oodshape.report.pages.scored_data import SHOWN, Images, describe_images, payload
-from oodshape.report.pages.scored_set import ScoredSet, ShownImage, group_tables
+from oodshape.report.pages.html import banner, document, html_table, page_json, read_web, section, write_html
+from oodshape.report.pages.scored_data import SHOWN, Images, describe_images, scored_data
+from oodshape.report.pages.scored_set import ScoredSet, ShownImage, class_tables
 
 BROKEN = 100  # unreadable images that are listed
 SCRIPTS = ("elements.js", "scored.js")
@@ -56,14 +56,14 @@ def render_scored_page(
         "sub": escape(f"method {method} · {calibrated:,} calibration images · {images or 'no'} images"),
         "top": top,
         "shown": escape(_shown(sets, len(data["items"]))),
-        "groups": group_tables(sets),
+        "groups": class_tables(sets),
         "links": "".join(f'<a href="#{name}">{head}</a> ' for name, (head, _) in more.items()),
         "more": "\n".join(section(name, head, body) for name, (head, body) in more.items()),
         "origin": _definitions([*_facts(guard, origin), *lines(guard)]),
         "data": page_json({**data, "guard": shlex.quote(Path(origin.guard).name or "guard.safetensors")}),
     }
-    body = re.sub(r"\{\{(\w+)\}\}", lambda found: parts[found[1]], web_file("scored.html").rstrip())
-    return document(title, body, "\n".join(map(web_file, SCRIPTS)), web_file("scored.css"))
+    body = re.sub(r"\{\{(\w+)\}\}", lambda found: parts[found[1]], read_web("scored.html").rstrip())
+    return document(title, body, "\n".join(map(read_web, SCRIPTS)), read_web("scored.css"))
 
 
 def _facts(guard: Fitted, origin: Origin) -> list[tuple[str, str]]:
@@ -107,11 +107,11 @@ class ScoredRows:
             if len(self.broken) < BROKEN:
                 self.broken.append((row.path, row.error))
             return
-        self.scored.add(ShownImage(row.p_value, row.score, (row.path, number), str(row.label), ""))
+        self.scored.add(ShownImage(row.p_value, row.score, (row.path, number), str(row.label)))
 
 
-def write_scored(
-    guard: Fitted, source: Source, images: Images, seen: ScoredRows, path: str | Path, origin: Origin
+def write_scored_page(
+    guard: Fitted, source: OpenNet, images: Images, seen: ScoredRows, path: str | Path, origin: Origin
 ) -> None:
     """Write the page; the shown images are read again from `images`."""
     scored = seen.scored
@@ -121,7 +121,7 @@ def write_scored(
         more["unreadable"] = (f"Unreadable: {seen.unreadable:,}", table)
     items = describe_images(guard, source, [(scored, images)])
     title = f"Scores: {scored.name}, {Path(origin.guard).name or 'a guard in memory'}"
-    data = payload(guard, [scored] if len(scored) else [], items)
+    data = scored_data(guard, [scored] if len(scored) else [], items)
     write_html(
         path, render_scored_page(title, banner(*_verdict(scored, guard.detector)), guard, [scored], data, origin, more)
     )

@@ -1,4 +1,4 @@
-"""Render the page of a watch: the decision, four numbers, the rates over time with their limits, events, classes."""
+"""Render the page of a watch: the decision, four numbers, the rates over time with their limits, events."""
 
 from __future__ import annotations
 
@@ -16,20 +16,19 @@ from numpy.typing import NDArray
 
 from oodshape.core.errors import InputError
 from oodshape.core.files import replacing
+from oodshape.core.text import format_rate
 from oodshape.guard.scoring.score_formats import ScoreRow
 from oodshape.guard.watch.history import BINS, History
 from oodshape.guard.watch.watch import MIDDLE, Watch
 from oodshape.images.decode.read import open_image
-from oodshape.images.decode.thumbnail import thumbnail
+from oodshape.images.decode.thumbnail import make_thumbnail
 from oodshape.images.sources.storage import is_remote
-from oodshape.report.pages.html import banner, document, html_table, page_json, section, tiles, web_file, write_html
+from oodshape.report.pages.html import banner, document, page_json, read_web, section, tiles, write_html
 
 SCRIPTS = ("elements.js", "watch.js")
 POINTS = 60  # of a curve, where the history has more
 SMALLEST = 48  # images of a point: rates of fewer jump
 RECENT = 10  # points that the recent rate is of
-CLASSES = 200  # rows of the table
-FEW = 10  # a class of fewer images has no rate
 PICTURES, SIDE = 48, 96  # rejected images that are shown, at most, and their longer side in pixels
 STEPS = (
     "If they are OOD, the guard works: find their source.",
@@ -39,7 +38,7 @@ STEPS = (
 )
 
 
-def write_watch(watch: Watch, path: str | Path, rejected: Iterable[tuple[int, ScoreRow]] = ()) -> Path | None:
+def write_watch_page(watch: Watch, path: str | Path, rejected: Iterable[tuple[int, ScoreRow]] = ()) -> Path | None:
     """Write the page of a watch, and next to it the list of what was `rejected` since the change; return the list."""
     history, test = watch.history, watch.rejection
     listed = Path(path).with_name(f"{Path(path).stem}-rejected.csv")
@@ -62,19 +61,17 @@ def write_watch(watch: Watch, path: str | Path, rejected: Iterable[tuple[int, Sc
             ("low", "Low p-values", f"p up to {MIDDLE:g}", low, watch.middle.allowed),
         ):
             data["charts"].append({"id": f"{name}-chart", "what": what, "counts": hits.tolist(), "allowed": allowed})
-            note = f"{int(sizes[0]):,} images per point; shaded, allowed: up to {_percent(allowed)}"
+            note = f"{int(sizes[0]):,} images per point; shaded, allowed: up to {format_rate(allowed)}"
             note += "; dotted: estimated start of the change" if history.events else ""
             parts[name] = head, f'<figure><div id="{name}-chart"></div><figcaption>{note}</figcaption></figure>'
     if count:
         parts["rejected"] = "Rejected since the change", _pictures(shown, count)
-    if history.classes is not None:
-        parts["classes"] = "Classes", _classes(history, history.classes.tolist())
     links = "".join(f'<a href="#{name}">{head}</a> ' for name, (head, _) in parts.items())
     theme = '<button type="button" id="theme" class="chip">Dark</button>'
     body = "\n".join([*top, *(section(name, head, text) for name, (head, text) in parts.items())])
     end = f'<script type="application/json" id="data">{page_json(data)}</script>'
     text = f'<header><nav aria-label="Sections">{links}</nav>{theme}</header>\n<main id="main">\n{body}\n</main>\n{end}'
-    write_html(path, document("Watch", text, "\n".join(map(web_file, SCRIPTS)), web_file("scored.css")))
+    write_html(path, document("Watch", text, "\n".join(map(read_web, SCRIPTS)), read_web("scored.css")))
     return listed if count else None
 
 
@@ -84,7 +81,7 @@ def _numbers(watch: Watch, recent: int, out: int) -> list[tuple[str, str, str]]:
     power = f"{math.exp(evidence):,.0f}" if evidence < math.log(1e6) else "over a million"
     lost = history.unreadable.sum()
     return [
-        (f"rejection rate, last {recent:,}", _percent(out / recent), f"allowed up to {_percent(test.allowed)}"),
+        (f"rejection rate, last {recent:,}", format_rate(out / recent), f"allowed up to {format_rate(test.allowed)}"),
         ("rejected", f"{history.rejected.sum():,}", f"of {history.seen:,} images"),
         ("evidence against the guarantee", power, f"alarm at {1 / test.delta:.0f}"),
         ("unreadable", f"{lost:,}", f"of {history.seen + lost:,}"),
@@ -124,7 +121,7 @@ def _pictures(shown: Sequence[tuple[int, ScoreRow]], count: int) -> str:
     parts = []
     for image, row in shown:
         try:
-            picture = f'<img src="{thumbnail(open_image(_place(row), upright=True), SIDE)}" alt="">'
+            picture = f'<img src="{make_thumbnail(open_image(_place(row), upright=True), SIDE)}" alt="">'
         except InputError:
             picture = '<span class="gone">image not found</span>'
         words = f"{escape(row.label)}<small>#{image:,}</small><small>p = {row.p_value:.2g}</small>"
@@ -149,9 +146,9 @@ def _decision(watch: Watch, listed: str) -> str:
     if test.interval()[0] > watch.alpha:
         return banner(
             "warn",
-            f"Watch: {_percent(test.rate)} rejected, more than the target of {_percent(watch.alpha)}",
-            f"Up to {_percent(test.allowed)} is within sampling error for {watch.n_calibration:,} calibration images, "
-            "so there is no alarm yet. Look at the rejected images, or calibrate with more images.",
+            f"Watch: {format_rate(test.rate)} rejected, more than the target of {format_rate(watch.alpha)}",
+            f"Up to {format_rate(test.allowed)} is within sampling error for {watch.n_calibration:,} calibration "
+            "images, so there is no alarm yet. Look at the rejected images, or calibrate with more images.",
         )
     return banner("ok", "OK: the stream agrees with the guarantee", "Nothing to do.")
 
@@ -165,16 +162,3 @@ def _points(history: History) -> tuple[NDArray[np.int64], NDArray[np.int64], NDA
     low = history.p_values[:, : round(BINS * MIDDLE)].sum(axis=1)
     sizes, rejected, low = (np.add.reduceat(each, starts) for each in (history.sizes, history.rejected, low))
     return sizes, rejected, low
-
-
-def _percent(rate: float) -> str:
-    return f"{100 * rate:.1f} %"
-
-
-def _classes(history: History, counts: list[list[int]]) -> str:
-    """Return the table of classes, the highest rejection rate first; small classes have no rate and come last."""
-    found = [(name, ok + out, out) for name, (ok, out) in zip(history.names, counts, strict=True)]
-    found.sort(key=lambda each: (each[1] < FEW, -each[2] / max(each[1], 1), each[0]))
-    rows = [[name, f"{n:,}", f"{out:,}", _percent(out / n) if n >= FEW else "–"] for name, n, out in found[:CLASSES]]
-    more = f"<p>{len(found) - CLASSES:,} more classes are not shown.</p>" if len(found) > CLASSES else ""
-    return html_table(["class", "images", "rejected", "rate"], rows, "Images by class") + more

@@ -26,7 +26,7 @@ HEAD = 12  # characters of a head in one line
 
 
 @dataclass(frozen=True)
-class Grid:
+class PrintedGrid:
     """What a renderer prints: heads, rows of (cell, what follows it), a letter of alignment per column, notes.
 
     `groups` stand above the heads, each over `span` of them, behind the first column; `rules` are the numbers of the
@@ -43,7 +43,7 @@ class Grid:
     rules: frozenset[int] = frozenset()
 
     @classmethod
-    def of_table(cls, table: Table, show: Callable[[str], str] = str) -> Grid:
+    def of_table(cls, table: Table, show: Callable[[str], str] = str) -> PrintedGrid:
         """The grid of a table of methods, which are called as `show` says."""
         span = len(table.columns)
         return cls(
@@ -64,13 +64,13 @@ class Grid:
         )
 
     @classmethod
-    def of_frame(cls, frame: DataFrame, title: str, notes: Sequence[str]) -> Grid:
+    def of_frame(cls, frame: DataFrame, title: str, notes: Sequence[str]) -> PrintedGrid:
         """The grid of a data frame: numbers to the right, words to the left."""
         numbers = (all(_is_number(cell) for cell in frame.iloc[:, place]) for place in range(frame.shape[1]))
         return cls(
             title=title,
             heads=tuple(map(str, frame.columns)),
-            rows=tuple(tuple((Cell(text), "") for text in row) for row in cells_of(frame)),
+            rows=tuple(tuple((Cell(text), "") for text in row) for row in format_cells(frame)),
             align="".join("r" if number else "l" for number in numbers),
             notes=tuple(notes),
         )
@@ -78,12 +78,12 @@ class Grid:
 
 def to_markdown(table: Table) -> str:
     """The table in GitHub's Markdown."""
-    return _markdown(Grid.of_table(table))
+    return _markdown(PrintedGrid.of_table(table))
 
 
 def to_latex(table: Table) -> str:
     r"""The table as a LaTeX `table`, or `table*` where it is wide; it needs the packages booktabs and graphicx."""
-    grid = Grid.of_table(table, lambda name: table.names.get(name, display_name(name)))
+    grid = PrintedGrid.of_table(table, lambda name: table.names.get(name, display_name(name)))
     return _latex(replace(grid, heads=("Method", *grid.heads[1:])), slug(table.title))
 
 
@@ -98,16 +98,16 @@ def frame_markdown(frame: DataFrame, title: str, notes: Sequence[str] = ()) -> s
     | --- | ---: |
     | a | 93.12 |
     """
-    return _markdown(Grid.of_frame(frame, title, notes))
+    return _markdown(PrintedGrid.of_frame(frame, title, notes))
 
 
 def frame_latex(frame: DataFrame, title: str, notes: Sequence[str] = (), label: str = "") -> str:
     r"""The frame as a LaTeX table with methods under their display names; it needs booktabs and graphicx."""
     named = frame.assign(**{name: frame[name].map(display_name) for name in NAMED if name in frame})
-    return _latex(Grid.of_frame(named.rename(columns=display_name), title, notes), label or slug(title))
+    return _latex(PrintedGrid.of_frame(named.rename(columns=display_name), title, notes), label or slug(title))
 
 
-def cells_of(frame: DataFrame) -> list[list[str]]:
+def format_cells(frame: DataFrame) -> list[list[str]]:
     """The rows as they are printed, nothing for None."""
     return [["" if cell is None else str(cell) for cell in row] for row in frame.itertuples(index=False, name=None)]
 
@@ -122,7 +122,7 @@ def _is_number(cell: Any) -> bool:
     return True
 
 
-def _markdown(grid: Grid) -> str:
+def _markdown(grid: PrintedGrid) -> str:
     marks = ("{}", "**{}**", "<u>{}</u>")
     groups = [f"{group} " for group in grid.groups for _ in range(grid.span)] or [""] * (len(grid.heads) - 1)
     rows = [[_in_markdown(group + head) for group, head in zip(["", *groups], grid.heads, strict=True)]]
@@ -133,7 +133,7 @@ def _markdown(grid: Grid) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _latex(grid: Grid, label: str) -> str:
+def _latex(grid: PrintedGrid, label: str) -> str:
     marks = ("{}", r"\textbf{{{}}}", r"\underline{{{}}}")
     heads = [textwrap.wrap(head, HEAD, break_long_words=False) for head in grid.heads]
     columns = zip(*([len(cell.text + after) for cell, after in row] for row in grid.rows), strict=True)

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from oodshape.benchmark.results import Results
-from oodshape.core.columns import show_columns
+from oodshape.benchmark.results import RunResults
+from oodshape.core.columns import print_columns
 from oodshape.core.files import reading
 from oodshape.methods.records import RECORDS
 from oodshape.metrics.registry import ERROR
-from oodshape.report.tables.markdown_latex import cells_of
-from oodshape.report.tables.table import departures, skipped_notes
+from oodshape.report.tables.markdown_latex import format_cells
+from oodshape.report.tables.table import list_skipped
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -39,15 +39,15 @@ GROUPS = ("near", "far")
 HEADS = ("AUROC", "published", "difference", "FPR95 (OpenOOD)", PAPERS_FPR)
 
 
-class Figures:
+class OpenOODFigures:
     """The figures of results: means over sets, then over the training runs of a network."""
 
-    def __init__(self, results: Results) -> None:
+    def __init__(self, results: RunResults) -> None:
         """Look the rows and the networks up."""
         self._rows = {(row.model, row.method, row.ood): row for row in results.rows}
         kinds = {row.ood: row.group for row in results.rows}
         self.groups = {group: [ood for ood, kind in kinds.items() if kind == group] for group in GROUPS}
-        runs: dict[str, str] = said_of(results).get("runs", {})
+        runs: dict[str, str] = _describe_run(results).get("runs", {})
         self.runs: dict[str, list[str]] = {}  # the titles of the training runs of each network
         for title in results.names("model"):
             self.runs.setdefault(runs.get(title, title), []).append(title)
@@ -62,13 +62,13 @@ class Figures:
 
     def show(self, network: str, method: str, sets: list[str], head: str) -> str:
         """The figure as OpenOOD prints it."""
-        return show_figure(self.of(network, method, sets, head))
+        return _format_figure(self.of(network, method, sets, head))
 
 
-def show_figure(fractions: list[float]) -> str:
+def _format_figure(fractions: list[float]) -> str:
     """The mean in percent, and the standard deviation (ddof 0, as numpy has it) of several runs.
 
-    >>> show_figure([0.90, 0.92]), show_figure([0.9]), show_figure([])
+    >>> _format_figure([0.90, 0.92]), _format_figure([0.9]), _format_figure([])
     ('91.00 ± 1.00', '90.00', '-')
     """
     percent = 100 * np.array(fractions, np.float64)
@@ -76,13 +76,13 @@ def show_figure(fractions: list[float]) -> str:
     return f"{percent.mean():.2f}{spread}" if len(percent) else "-"
 
 
-def is_openood(results: Results) -> bool:
+def is_openood(results: RunResults) -> bool:
     """Whether the results are of one of OpenOOD's benchmarks."""
     return any(name.startswith("openood-") for name in results.names("benchmark"))
 
 
 @cache
-def published() -> dict[tuple[str, str, str], dict[str, float]]:
+def load_leaderboard() -> dict[tuple[str, str, str], dict[str, float]]:
     """The leaderboard's figures in percent, by its file, network and postprocessor (`openood.csv` says the source)."""
     path = files(__package__) / "openood.csv"
     found: dict[tuple[str, str, str], dict[str, float]] = {}
@@ -93,28 +93,28 @@ def published() -> dict[tuple[str, str, str], dict[str, float]]:
     return found
 
 
-def published_of(results: Results, network: str, method: str) -> dict[str, float]:
+def _find_published(results: RunResults, network: str, method: str) -> dict[str, float]:
     """The leaderboard's figures for a method of ours, none where it has none or means something else."""
     board = BOARDS.get(results.names("benchmark")[0], "")
-    return published().get((board, network, openood_fact(method, "published")), {})
+    return load_leaderboard().get((board, network, _find_openood_fact(method, "published")), {})
 
 
-def openood_fact(method: str, key: str) -> str:
+def _find_openood_fact(method: str, key: str) -> str:
     """What the record of a method says about OpenOOD: its name there, its published name, a note; else nothing."""
     return str(RECORDS[method].openood.get(key, "")) if method in RECORDS else ""
 
 
-def said_of(results: Results) -> dict[str, Any]:
+def _describe_run(results: RunResults) -> dict[str, Any]:
     """What the run says of itself."""
     said: dict[str, Any] = results.provenance.get("settings", {})
     return said
 
 
-def openood_tables(results: Results) -> Iterator[tuple[DataFrame, str, list[str]]]:
+def openood_tables(results: RunResults) -> Iterator[tuple[DataFrame, str, list[str]]]:
     """(table, title, notes) of each network: near and far means, the published AUROC and the difference."""
     from pandas import DataFrame
 
-    figures = Figures(results)
+    figures = OpenOODFigures(results)
     for network, titles in figures.runs.items():
         lines = [
             [method, *(cell for group in GROUPS for cell in _cells(results, figures, network, method, group))]
@@ -122,31 +122,31 @@ def openood_tables(results: Results) -> Iterator[tuple[DataFrame, str, list[str]
         ]
         heads = ["method", *(f"{group} {head}" for group in GROUPS for head in HEADS)]
         runs = f", mean ± standard deviation of {len(titles)} training runs" if len(titles) > 1 else ""
-        title = f"{results.names('benchmark')[0]} (OpenOOD v1.5): {network}{runs}{departures(results)}"
+        title = f"{results.names('benchmark')[0]} (OpenOOD v1.5): {network}{runs}"
         yield DataFrame(lines, columns=heads), title, list(_notes(results, figures, network))
 
 
-def show_openood(results: Results, console: Console) -> None:
+def show_openood(results: RunResults, console: Console) -> None:
     """The tables of OpenOOD's benchmarks on a console; nothing for other results."""
     for frame, title, notes in openood_tables(results) if is_openood(results) else ():
         console.print(title, markup=False, style="bold", soft_wrap=True)
-        show_columns(list(frame.columns), cells_of(frame), console)
+        print_columns(list(frame.columns), format_cells(frame), console)
         console.print("\n".join(notes) + "\n", markup=False, soft_wrap=not console.is_terminal)
 
 
-def _cells(results: Results, figures: Figures, network: str, method: str, group: str) -> Iterator[str]:
+def _cells(results: RunResults, figures: OpenOODFigures, network: str, method: str, group: str) -> Iterator[str]:
     sets = figures.groups[group]
-    ours, theirs = figures.of(network, method, sets, "AUROC"), published_of(results, network, method).get(group)
-    yield show_figure(ours)
+    ours, theirs = figures.of(network, method, sets, "AUROC"), _find_published(results, network, method).get(group)
+    yield _format_figure(ours)
     yield "-" if theirs is None else f"{theirs:.2f}"
     yield "-" if theirs is None or not ours else f"{round(100 * fmean(ours), 2) - theirs:+.2f}"
     yield figures.show(network, method, sets, "FPR@95")
     yield figures.show(network, method, sets, PAPERS_FPR)
 
 
-def _notes(results: Results, figures: Figures, network: str) -> Iterator[str]:
+def _notes(results: RunResults, figures: OpenOODFigures, network: str) -> Iterator[str]:
     """What the figures are, what they were made with, and what keeps them from being compared."""
-    said, methods = said_of(results), results.names("method")
+    said, methods = _describe_run(results), results.names("method")
     yield (
         "In percent. "
         + "; ".join(f"{group}: {', '.join(sets)}" for group, sets in figures.groups.items() if sets)
@@ -161,30 +161,28 @@ def _notes(results: Results, figures: Figures, network: str) -> Iterator[str]:
         "FPR95 (OpenOOD): the share of ID images rejected when 95 % of the OOD images are. "
         "FPR95 (paper): the share of OOD images accepted when 95 % of the ID images are."
     )
-    grids = [method for method in methods if openood_fact(method, "grid")]
+    searched = [method for method in methods if _find_openood_fact(method, "searched")]
     if said.get("settings") != "openood":
         yield "Methods are fitted with oodshape's own settings, not as OpenOOD fits them (--settings openood)."
-    elif said.get("tuned") is not None:
-        yield f"Chosen on OOD validation images ({said['tuned_on']}): the settings of {', '.join(grids) or 'none'}."
-    elif grids:
+    elif searched:
         yield (
-            "No OOD image was used for any setting; on the leaderboard these were searched on OOD validation images "
-            f"(--settings openood-tuned): {', '.join(grids)}."
+            "No OOD image was used for any setting; on the leaderboard these were searched on OOD validation images: "
+            f"{', '.join(searched)}."
         )
     yield (
         "published: AUROC on OpenOOD's leaderboard (github.com/zjysteven/OpenOOD at 28d3a40; Zhang et al., arXiv "
         "2306.09301). difference: ours minus published. -: no such figure."
     )
-    yield from (f"{method}: {note}." for method in methods if (note := openood_fact(method, "note")))
-    why = why_not_comparable(results)
+    yield from (f"{method}: {note}." for method in methods if (note := _find_openood_fact(method, "note")))
+    why = explain_not_comparable(results)
     if why:
         yield f"Not comparable with the leaderboard: {why}."
-    yield from skipped_notes(results)
+    yield from list_skipped(results)
 
 
-def why_not_comparable(results: Results) -> str:
+def explain_not_comparable(results: RunResults) -> str:
     """Why the leaderboard's figures are of something else; nothing where they are not."""
-    said = said_of(results)
+    said = _describe_run(results)
     if results.names("benchmark")[0] not in BOARDS:
         return "the leaderboard has no table for it"
     if said.get("limit") is not None:

@@ -12,7 +12,7 @@ from importlib.resources.abc import Traversable
 from statistics import mean
 from typing import TYPE_CHECKING
 
-from oodshape.benchmark.results import Results
+from oodshape.benchmark.results import RunResults
 from oodshape.benchmark.spec import Benchmark
 from oodshape.core.errors import InputError
 from oodshape.core.files import reading
@@ -30,10 +30,10 @@ Place = tuple[str, str, str, str]  # table, ID set, model, OOD set
 @cache
 def paper_figures() -> dict[Place, dict[str, Figures]]:
     """The paper's figures by place and method; the OOD set is `Average` where a model's mean is printed."""
-    return figures_in(files(__package__) / "paper.csv")
+    return read_paper_figures(files(__package__) / "paper.csv")
 
 
-def figures_in(path: Traversable) -> dict[Place, dict[str, Figures]]:
+def read_paper_figures(path: Traversable) -> dict[Place, dict[str, Figures]]:
     """The figures of a CSV file with the columns table, id_set, model, ood, method and a metric each."""
     found: dict[Place, dict[str, Figures]] = {}
     with reading(str(path)):
@@ -44,10 +44,10 @@ def figures_in(path: Traversable) -> dict[Place, dict[str, Figures]]:
     return found
 
 
-def compare_with_paper(table: Table, results: Results, kind: str, model: str | None = None) -> Table:
+def compare_with_paper(table: Table, results: RunResults, kind: str, model: str | None = None) -> Table:
     """The table with two more groups of columns after each: the paper's figures, and ours minus the paper's.
 
-    `kind` is what the columns are: model, ood (of `model`), standard4 or groups. The paper's average is that of
+    `kind` is what the columns are: model, ood (of `model`), or standard4. The paper's average is that of
     the columns that are here, so that both averages are over the same models or sets. There is no difference between
     means over other OOD sets.
     """
@@ -58,8 +58,7 @@ def compare_with_paper(table: Table, results: Results, kind: str, model: str | N
     def printed(name: str) -> dict[str, Figures]:
         """The paper's figures for a model or an OOD set, empty where it has none."""
         of_set = ("ood", id_set, str(model), name)
-        of_model = ("model" if kind == "groups" else kind, id_set, name, "Average")
-        return paper_figures().get(of_set if kind == "ood" else of_model, {})
+        return paper_figures().get(of_set if kind == "ood" else (kind, id_set, name, "Average"), {})
 
     columns = [_averaged([printed(name) for name in members]) for members in table.members]
     if not any(columns):
@@ -84,7 +83,7 @@ def _averaged(columns: list[dict[str, Figures]]) -> dict[str, Figures]:
     }
 
 
-def comparable(results: Results) -> str:
+def comparable(results: RunResults) -> str:
     """The ID set whose figures to compare with: that of the paper's settings, or of those of its authors' code."""
     said = results.provenance.get("settings", {})
     id_set = str(said.get("id_set", said.get("settings", "general")))
@@ -129,7 +128,7 @@ StudyFigures = dict[str, dict[str, dict[str, float]]]  # by network of the paper
 
 
 @dataclass(frozen=True)
-class StudyTable:
+class PaperStudyTable:
     """A table of the paper: what names its rows, our rows in its units, and how each measure is headed and printed."""
 
     where: str
@@ -163,8 +162,8 @@ def _limits(frame: DataFrame) -> DataFrame:
 
 
 _SEPARATION = {metric.name: (metric.head, 2) for metric in DEFAULT_METRICS}
-STUDIES: dict[str, StudyTable] = {
-    "validation": StudyTable(
+STUDIES: dict[str, PaperStudyTable] = {
+    "validation": PaperStudyTable(
         "Table 3",
         "OOD set",
         _validation,
@@ -175,14 +174,14 @@ STUDIES: dict[str, StudyTable] = {
             "auroc_without": ("AUROC ID only", 2),
         },
     ),
-    "variants": StudyTable("Table 5", "variant", lambda frame: _means(frame, "variant"), _SEPARATION),
-    "dynamic": StudyTable(
+    "variants": PaperStudyTable("Table 5", "variant", lambda frame: _means(frame, "variant"), _SEPARATION),
+    "dynamic": PaperStudyTable(
         "Table 6",
         "ratio",
         _changed,
         {"without_bias": ("r without bias (paper's formula)", 1), "with_bias": ("r with bias (authors' code)", 1)},
     ),
-    "limits": StudyTable(
+    "limits": PaperStudyTable(
         "Table 7", "percentile", _limits, {"lower": ("lower", 2), "upper": ("upper", 2), **_SEPARATION}
     ),
 }
@@ -191,7 +190,7 @@ _VARIANTS = {name: name for name in ("Real", "Gaussian", "Uniform", "Dynamic")} 
 
 
 @cache
-def study_figures(study: str) -> StudyFigures:
+def _load_study_figures(study: str) -> StudyFigures:
     """What the paper prints in the table of a study."""
     found: StudyFigures = {}
     if study == "variants":  # printed with the rivals, and kept with their table
@@ -207,26 +206,26 @@ def study_figures(study: str) -> StudyFigures:
     return found
 
 
-def check_studies(names: Sequence[str], id_sets: Mapping[str, str]) -> None:
+def check_in_paper(names: Sequence[str], id_sets: Mapping[str, str]) -> None:
     """Refuse a comparison where the paper has nothing to compare with, before anything is computed."""
     printed = [name for name in names if name in STUDIES]
     if not printed:
         raise InputError(
             f"the paper prints figures of {', '.join(STUDIES)}, not of {names[0]}; leave --compare-paper out"
         )
-    if not any(model_for(study, *each) for study in printed for each in id_sets.items()):
+    if not any(_find_paper_model(study, *each) for study in printed for each in id_sets.items()):
         raise InputError(
             f"{', '.join(id_sets)} is no network of the paper's tables on ImageNet; leave --compare-paper out"
         )
 
 
-def model_for(study: str, network: str, id_set: str) -> str:
+def _find_paper_model(study: str, network: str, id_set: str) -> str:
     """The network of a table of the paper that a network is; empty if it is none of them.
 
-    >>> model_for("variants", "imagenet_resnet50", "imagenet"), model_for("variants", "imagenet_deit_tiny", "imagenet")
-    ('ResNet50', '')
+    >>> [_find_paper_model("variants", f"imagenet_{name}", "imagenet") for name in ("resnet50", "deit_tiny")]
+    ['ResNet50', '']
     """
-    models = study_figures(study) if id_set == "imagenet" else ()
+    models = _load_study_figures(study) if id_set == "imagenet" else ()
     return next((model for model in models if _plain(network).endswith(_plain(model))), "")
 
 
@@ -242,8 +241,8 @@ def compare_study_with_paper(study: str, frame: DataFrame, id_sets: Mapping[str,
     sets = {name: set(map(_plain, part["ood"])) for name, part in frame.groupby("network") if "ood" in part}
     for _, ours in table.ours(frame).iterrows():
         network = str(ours["network"])
-        model = model_for(study, network, id_sets[network])
-        rows = {_plain(name): row for name, row in study_figures(study).get(model, {}).items()}
+        model = _find_paper_model(study, network, id_sets[network])
+        rows = {_plain(name): row for name, row in _load_study_figures(study).get(model, {}).items()}
         paper = rows.get(_plain(str(ours["row"])), {})
         line = {"network": network, table.row: str(ours["row"])}
         for name, (head, decimals) in table.measures.items():

@@ -18,7 +18,7 @@ from oodshape.report.tables.table import Cell, Entry, Table
 SIGNED = "*: best of the column. +: second and third."
 
 
-def show(table: Table, console: Console) -> None:
+def print_table(table: Table, console: Console) -> None:
     """The table on a console: styled and cut to its width on a terminal, plain text elsewhere."""
     if console.is_terminal:
         console.print(to_rich(table, console.width))

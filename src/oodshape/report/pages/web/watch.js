@@ -13,13 +13,13 @@ function drawRates({ id, what, counts, allowed }) {
   const upright = (image, name) => sketch("line", { class: name, x1: X(image), x2: X(image), y1: box.top, y2: box.bottom });
   svg.append(sketch("rect", { class: "band", x: box.left, width: box.right - box.left, y: Y(100 * allowed),
     height: box.bottom - Y(100 * allowed) }));
+  svg.append(line(ends.map((end, i) => [X(end), Y(rates[i])]), { color: "var(--text)", dashes: "" }, 2));
   DATA.events.forEach(({ kind, image, began }, i) => {
     const isLate = X(image) > width / 2;
     if (began !== null) svg.append(upright(began, "hint"));
-    svg.append(upright(image, kind), sketch("text", { class: "tick", x: isLate ? X(Math.min(image, began ?? image)) - 6 : X(image) + 6,
+    svg.append(upright(image, kind), sketch("text", { class: "tick name", x: isLate ? X(Math.min(image, began ?? image)) - 6 : X(image) + 6,
       y: box.top + 11 + 13 * (i % 3), "text-anchor": isLate ? "end" : "start" }, `${kind} at image ${image.toLocaleString("en")}`));
   });
-  svg.append(line(ends.map((end, i) => [X(end), Y(rates[i])]), { color: "var(--text)", dashes: "" }, 2));
   area.replaceChildren(svg);
 }
 

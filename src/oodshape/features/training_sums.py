@@ -1,7 +1,8 @@
-"""Sums and Summed: training images as sums that add up, where their features lie elsewhere or nowhere any more.
+"""Training images as sums that can be added, for images whose features are elsewhere or no longer kept.
 
-`Summed` is what a choice of methods needs of images: sums over those to fit on and over those kept to select by, and
-the features of some of the latter. Its size does not grow with the number of images, and two of them add up.
+`TrainingSums` holds what the selection of methods needs: sums over the images to fit on, sums over the images to select
+by, and the features of some of the latter. Its size does not depend on the number of images, and two of them can be
+added.
 """
 
 from __future__ import annotations
@@ -19,14 +20,14 @@ from oodshape.core.errors import InputError
 from oodshape.features.feature_stats import FeatureStats
 from oodshape.features.features import Features
 from oodshape.features.moments import Moments
-from oodshape.features.running_sums import as_statistics
+from oodshape.features.statistic import as_statistics
 from oodshape.images import identity
-from oodshape.networks.head import Head
+from oodshape.networks.head import Head, drop_classes
 
 SELECTION = "selection"  # the purpose of the keys that keep images to select by
-MOST = 10_000  # images to select by: more would not change a choice
+MOST = 5_000  # images to select by: so many give an AUROC to half a point
 LeftOut = NDArray[np.bool_]  # [C]: whether a class is left out of the head
-T = TypeVar("T", "Sums", "Summed")
+T = TypeVar("T", "Sums", "TrainingSums")
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,12 +76,12 @@ class Sums:
         return self.held
 
     def __add__(self, other: Sums) -> Sums:
-        near = add_present(self.near, other.near)
+        near = add_if_present(self.near, other.near)
         return Sums(self.head, (self.stats + other.stats).settled(), self.held + other.held, near)
 
 
 @dataclass(frozen=True, eq=False)
-class Summed:
+class TrainingSums:
     """Training images as sums: those to fit on, and of a `share` of all, by identity, those to select methods by."""
 
     share: float  # 0: none are kept to select by
@@ -97,20 +98,20 @@ class Summed:
             raise InputError(f"of {len(self)} images, {self.labelled} have a label, and {self.right} are right")
 
     @classmethod
-    def of(cls, features: Features, needs: frozenset[str], share: float, left_out: LeftOut | None) -> Summed:
+    def of(cls, features: Features, needs: frozenset[str], share: float, left_out: LeftOut | None) -> TrainingSums:
         """The sums of features; each image decides by its identity whether it is kept to select by."""
-        kept = identity.below(features.identities, share, purpose=SELECTION)
+        kept = identity.pick_share(features.identities, share, purpose=SELECTION)
         groups = [features[np.flatnonzero(rows)] if rows.any() else None for rows in (~kept, kept)]
         fitting, selecting = (None if each is None else Sums.of(each, needs, left_out) for each in groups)
         known = np.zeros(0, bool) if features.labels is None else features.labels.numpy() >= 0
         right = 0 if not known.any() else round((features.accuracy or 0.0) * int(known.sum()))
         return cls(share, fitting, selecting, keep_smallest(groups[1]), int(known.sum()), right)
 
-    def __add__(self, other: Summed) -> Summed:
-        return Summed(
+    def __add__(self, other: TrainingSums) -> TrainingSums:
+        return TrainingSums(
             self.share,
-            add_present(self.fitting, other.fitting),
-            add_present(self.kept, other.kept),
+            add_if_present(self.fitting, other.fitting),
+            add_if_present(self.kept, other.kept),
             keep_smallest(concatenate_rows([each for each in (self.selection, other.selection) if each is not None])),
             self.labelled + other.labelled,
             self.right + other.right,
@@ -121,7 +122,7 @@ class Summed:
 
     @cached_property
     def every(self) -> Sums:
-        found = add_present(self.fitting, self.kept)
+        found = add_if_present(self.fitting, self.kept)
         assert found is not None
         return found
 
@@ -139,13 +140,7 @@ class Summed:
         return self.right / self.labelled if self.labelled else None
 
 
-def drop_classes(head: Head, left_out: LeftOut) -> Head:
-    """The head without some of its classes."""
-    stays = torch.from_numpy(np.flatnonzero(~left_out)).to(head.weight.device)
-    return Head(head.weight[stays].contiguous(), head.bias[stays].contiguous())
-
-
-def add_present(*each: T | None) -> T | None:
+def add_if_present(*each: T | None) -> T | None:
     """Those that are there, added up."""
     there = [one for one in each if one is not None]
     return reduce(add, there) if there else None
@@ -194,11 +189,11 @@ def unpack_rows(name: str, arrays: Arrays, head: Head) -> Features | None:
     return rows
 
 
-def pack_sums(sums: Sums | None, name: str, arrays: Arrays) -> Said:
+def _pack_sums(sums: Sums | None, name: str, arrays: Arrays) -> Said:
     """The numbers of sums; their arrays go into `arrays`."""
     if sums is None:
         return None
-    said: dict[str, Any] = {"near": pack_sums(sums.near, f"{name}.near", arrays)}
+    said: dict[str, Any] = {"near": _pack_sums(sums.near, f"{name}.near", arrays)}
     for field in fields(sums.stats):
         value = getattr(sums.stats, field.name)
         if isinstance(value, np.ndarray):
@@ -209,36 +204,36 @@ def pack_sums(sums: Sums | None, name: str, arrays: Arrays) -> Said:
     return said
 
 
-def unpack_sums(said: Said, name: str, arrays: Arrays, head: Head, left_out: LeftOut | None) -> Sums | None:
-    """The sums that `pack_sums` put there."""
+def _unpack_sums(said: Said, name: str, arrays: Arrays, head: Head, left_out: LeftOut | None) -> Sums | None:
+    """The sums that `_pack_sums` put there."""
     if said is None:
         return None
     near = None
     if said["near"] is not None:
         if left_out is None:
             raise InputError("sums without some classes, where none can be left out")
-        near = unpack_sums(said["near"], f"{name}.near", arrays, drop_classes(head, left_out), None)
+        near = _unpack_sums(said["near"], f"{name}.near", arrays, drop_classes(head, left_out), None)
     numbers: dict[str, Any] = {key: value for key, value in said.items() if key != "near"}
     stats = FeatureStats(**numbers | _below(f"{name}.stats.", arrays))
     return Sums(head, stats, Moments(stats.head, stats.n, _below(f"{name}.moments.", arrays)), near)
 
 
-def pack_summed(summed: Summed | None, arrays: Arrays) -> Said:
+def pack_training_sums(summed: TrainingSums | None, arrays: Arrays) -> Said:
     """The numbers of summed images; their arrays go into `arrays`."""
     if summed is None:
         return None
     pack_rows(summed.selection, "selection", arrays)
-    groups = {name: pack_sums(getattr(summed, name), name, arrays) for name in ("fitting", "kept")}
+    groups = {name: _pack_sums(getattr(summed, name), name, arrays) for name in ("fitting", "kept")}
     return {"share": summed.share, "labelled": summed.labelled, "right": summed.right, **groups}
 
 
-def unpack_summed(said: Said, arrays: Arrays, head: Head, left_out: LeftOut | None) -> Summed | None:
-    """What `pack_summed` put there."""
+def unpack_training_sums(said: Said, arrays: Arrays, head: Head, left_out: LeftOut | None) -> TrainingSums | None:
+    """What `pack_training_sums` put there."""
     if said is None:
         return None
-    fitting, kept = (unpack_sums(said[name], name, arrays, head, left_out) for name in ("fitting", "kept"))
+    fitting, kept = (_unpack_sums(said[name], name, arrays, head, left_out) for name in ("fitting", "kept"))
     selection = unpack_rows("selection", arrays, head)
-    return Summed(said["share"], fitting, kept, selection, said["labelled"], said["right"])
+    return TrainingSums(said["share"], fitting, kept, selection, said["labelled"], said["right"])
 
 
 def _below(prefix: str, arrays: Arrays) -> Arrays:

@@ -23,17 +23,17 @@ from oodshape.images import identity
 from oodshape.images.decode.formats import EXTENSIONS, open_format
 from oodshape.images.decode.read import open_image
 from oodshape.images.sources.image_set import Image, IndexedImages
-from oodshape.images.sources.storage import is_remote, no_image, stamp
+from oodshape.images.sources.storage import is_remote, no_image, stamp_file
 
 # Files that lie next to images and are not opened to look.
 NO_IMAGES = (".txt", ".csv", ".json", ".jsonl", ".xml", ".yaml", ".yml", ".md", ".html", ".npy", ".npz", ".pt", ".py")
 Place = tuple[int, int]  # device and number: which folder it is, whatever its name
 
 
-class Names(Sequence[str]):
+class PackedTexts(Sequence[str]):
     """Many texts in one piece of memory: a list of them takes four times as much.
 
-    >>> list(Names(["a.png", "b/c.png"]))
+    >>> list(PackedTexts(["a.png", "b/c.png"]))
     ['a.png', 'b/c.png']
     """
 
@@ -72,7 +72,7 @@ class ImageFiles(IndexedImages):
         by_name: bool = False,
     ) -> None:
         self.name, self.root, self.classes = name, str(root), classes
-        self.names = names if isinstance(names, Names) else Names(names)
+        self.names = names if isinstance(names, PackedTexts) else PackedTexts(names)
         self.labels, self.upright, self.by_name = labels, upright, by_name
 
     def __len__(self) -> int:
@@ -96,44 +96,67 @@ class ImageFiles(IndexedImages):
         return open_image(self.path(index), upright=upright)
 
     def _stamps(self, contents: bool) -> tuple[Any, ...]:
-        return ("\n".join(stamp(file, contents=contents) for file in self.files),)
+        return ("\n".join(stamp_file(file, contents=contents) for file in self.files),)
 
     @cached_property
     def identities(self) -> identity.Keys:
         """[N]: which image each is, by its path below the folder."""
-        return identity.of_paths(self.names)
+        return identity.from_paths(self.names)
 
 
 class ImageFolder(ImageFiles):
-    """All images below a folder, subfolders included, in the order of their names.
+    """All images below a folder, subfolders included, sorted by name.
 
-    Each folder directly below `root` is a class, labelled by its place among the sorted names; empty ones count.
-    Where images lie in `root` itself, its subfolders are no classes, and every label is -1. Hidden files and
-    folders (a leading dot) are left out.
+    Each folder directly below `root` is a class, labelled by its place among the sorted names; empty folders count. If
+    images are in `root` itself, its subfolders are not classes, and every label is -1. Hidden files and folders (a
+    leading dot) are left out.
+
+    >>> ImageFolder("missing")
+    Traceback (most recent call last):
+    ...
+    oodshape.core.errors.InputError: ...
     """
 
     def __init__(self, root: str | Path, *, name: str | None = None, upright: bool = True) -> None:
-        """Look for the images below `root`; the set takes the folder's name unless it is given one."""
+        """List the images below a folder.
+
+        Args:
+            root: The folder.
+            name: The name of the set; by default the folder's.
+            upright: Rotate images as their EXIF orientation says.
+        """
         root = Path(root)
         if not root.is_dir():
             raise InputError(f"there is no folder {root}")
-        names, labels, classes = labelled(root)
+        names, labels, classes = open_labelled_folder(root)
         super().__init__(name or root.resolve().name, root, names, labels, classes=classes, upright=upright)
 
 
 class ImageList(ImageFiles):
-    """The images that a text file lists: one path per line, then a label if there is one (`cats/a 1.png 3`).
+    """The images that a text file lists: one path per line, optionally followed by a label (`cats/a 1.png 3`).
 
-    A CSV file needs the header `path` or `path,label`. Paths are relative to `root`, or to the list's folder.
+    A CSV file needs the header `path` or `path,label`.
+
+    >>> ImageList("missing.txt")
+    Traceback (most recent call last):
+    ...
+    oodshape.core.errors.InputError: ...
     """
 
     def __init__(
         self, path: str | Path, root: str | Path | None = None, *, name: str | None = None, upright: bool = True
     ) -> None:
-        """Read the list; the set takes its file name unless it is given one."""
+        """Read the list.
+
+        Args:
+            path: The list, text or CSV.
+            root: The folder that relative paths start from; by default the list's folder.
+            name: The name of the set; by default the file's.
+            upright: Rotate images as their EXIF orientation says.
+        """
         path = Path(path)
         root = path.parent if root is None else Path(root)
-        pairs = list(list_pairs(path))
+        pairs = list(read_image_list(path))
         files = [file for file, _ in pairs]
         missing = [file for file in files if not os.path.isfile(os.path.join(root, file))]
         if missing:
@@ -146,7 +169,7 @@ class ImageList(ImageFiles):
         super().__init__(name or path.stem, root, files, labels, upright=upright)
 
 
-def class_folders(names: Sequence[str]) -> tuple[NDArray[np.int64], tuple[str, ...]]:
+def label_by_folder(names: Sequence[str]) -> tuple[NDArray[np.int64], tuple[str, ...]]:
     """[N] labels by the first folder of each path, and the folders' names; without names where a path has none."""
     tops = [name.partition("/")[0] if "/" in name else "" for name in names]
     classes = () if "" in tops else tuple(sorted(set(tops)))
@@ -154,7 +177,7 @@ def class_folders(names: Sequence[str]) -> tuple[NDArray[np.int64], tuple[str, .
     return np.array([number.get(top, -1) for top in tops], np.int64), classes
 
 
-def list_pairs(path: Path) -> Iterator[tuple[str, int]]:
+def read_image_list(path: Path) -> Iterator[tuple[str, int]]:
     """The paths in a text or CSV list with their labels, -1 where there is none; read line by line."""
     is_csv, empty = path.suffix.lower() == ".csv", True
     try:
@@ -197,7 +220,7 @@ def _label(digits: str) -> int:
     return max(int(digits), -1)
 
 
-def walked(root: str | Path, skipped: Counter[str] | None = None) -> Iterator[tuple[str, list[str], list[str]]]:
+def _walk_folder(root: str | Path, skipped: Counter[str] | None = None) -> Iterator[tuple[str, list[str], list[str]]]:
     """(folder, its subfolders, its images) for a folder and all below; folders as paths from `root`, which is "".
 
     Images are files with the extension of a format that can be read, or with its content. Other files are counted by
@@ -243,7 +266,7 @@ def _is_image(entry: os.DirEntry[str]) -> bool:
 def count_skipped(root: str | Path) -> str:
     """The files below a folder that are no images, by extension, in words; empty where there are none."""
     skipped = Counter[str]()
-    for _ in walked(root, skipped):
+    for _ in _walk_folder(root, skipped):
         pass
     if not skipped:
         return ""
@@ -253,7 +276,7 @@ def count_skipped(root: str | Path) -> str:
     )
 
 
-class Found(NamedTuple):
+class FolderContents(NamedTuple):
     """The images below a folder, as paths from it, with their labels and the names behind these."""
 
     files: list[str]
@@ -261,7 +284,7 @@ class Found(NamedTuple):
     classes: tuple[str, ...]
 
 
-def labelled(root: str | Path) -> Found:
+def open_labelled_folder(root: str | Path) -> FolderContents:
     """All images below a folder, labelled by the folder directly below `root` that they lie in.
 
     That is its place among the sorted names; empty ones count. Where images lie in `root` itself, its subfolders are
@@ -269,14 +292,14 @@ def labelled(root: str | Path) -> Found:
     """
     files, labels = list[str](), list[int]()
     number: dict[str, int] = {}
-    for folder, folders, found in walked(root):
+    for folder, folders, found in _walk_folder(root):
         if not folder and not found:
             number = {name: label for label, name in enumerate(folders)}
         files += [os.path.join(folder, file) for file in found]
         labels += [number.get(folder.partition(os.sep)[0], -1)] * len(found)
     if not files:
         raise no_image(root)
-    return Found(files, np.array(labels, np.int64), tuple(number))
+    return FolderContents(files, np.array(labels, np.int64), tuple(number))
 
 
 def _is_folder(entry: os.DirEntry[str], above: tuple[Place, ...]) -> bool:
@@ -295,7 +318,7 @@ def _place(path: str) -> Place:
 def list_folder(folder: str) -> Iterator[tuple[str, int]]:
     """The images below a folder, one by one."""
     found = False
-    for place, _, files in walked(folder):
+    for place, _, files in _walk_folder(folder):
         for file in files:
             found = True
             yield os.path.join(folder, place, file), -1
@@ -319,7 +342,7 @@ def _globbed(pattern: str) -> Iterator[str]:
         return
     for root in glob.iglob(before) if before else [""]:
         if os.path.isdir(root or os.curdir):
-            for folder, _, _ in walked(root or os.curdir):
+            for folder, _, _ in _walk_folder(root or os.curdir):
                 yield from _globbed(os.path.join(glob.escape(os.path.join(root, folder)), after or "*"))
 
 

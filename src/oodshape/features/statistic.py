@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from oodshape.core.errors import no_such
+from oodshape.core.errors import unknown
 from oodshape.features.kernels import TINY
 from oodshape.features.sum_kernels import Scatter, add_by_class, add_sorted, add_squares, row_lengths
 from oodshape.networks.head import Head
@@ -61,7 +61,7 @@ def as_statistics(names: Iterable[str]) -> frozenset[Statistic]:
     """
     asked = frozenset(names)
     if asked - frozenset(Statistic):
-        raise no_such("statistic", min(asked - frozenset(Statistic)), Statistic)
+        raise unknown("statistic", min(asked - frozenset(Statistic)), Statistic)
     return frozenset(map(Statistic, asked))
 
 
@@ -70,7 +70,7 @@ TEMPERATURES = tuple(2 ** (step / 2) for step in range(-6, 7))  # at which a lab
 SCATTERS = {"scatter": False, "unit_scatter": True}  # name -> whether of rows of length 1
 
 
-class Rows:
+class FeatureRows:
     """Some rows of features, with what the head says about them: computed once, and only when asked for."""
 
     def __init__(
@@ -120,19 +120,19 @@ class Rows:
         return float(logs.double().sum())
 
 
-def _add_counts(rows: Rows, total: Array) -> None:
+def _add_counts(rows: FeatureRows, total: Array) -> None:
     total += np.bincount(rows.classes.numpy(), minlength=len(total))
 
 
-def _add_energy(rows: Rows, total: Array) -> None:
+def _add_energy(rows: FeatureRows, total: Array) -> None:
     total += rows.energy()
 
 
-def _count_labels(rows: Rows, which: Tensor, total: Array) -> None:
+def _count_labels(rows: FeatureRows, which: Tensor, total: Array) -> None:
     total += np.bincount(rows.labels[which].numpy(), minlength=len(total))
 
 
-def _add_by_label(rows: Rows, which: Tensor, total: Array, factors: Tensor | None = None) -> None:
+def _add_by_label(rows: FeatureRows, which: Tensor, total: Array, factors: Tensor | None = None) -> None:
     """Add some of the rows to the rows of their labels; no copy is made where all of them are."""
     if len(which) == len(rows.z):
         add_by_class(rows.z, rows.labels, total, factors)
@@ -140,7 +140,7 @@ def _add_by_label(rows: Rows, which: Tensor, total: Array, factors: Tensor | Non
         add_by_class(rows.z[which], rows.labels[which], total, None if factors is None else factors[which])
 
 
-def _add_surprise(rows: Rows, total: Array) -> None:
+def _add_surprise(rows: FeatureRows, total: Array) -> None:
     """Add, at each temperature, the mean logit under the probabilities less the logit of the label."""
     if not len(rows.labelled):
         return
@@ -152,7 +152,7 @@ def _add_surprise(rows: Rows, total: Array) -> None:
 
 
 # how rows are added in place; classes are the predicted ones
-SUMS: dict[str, Callable[[Rows, Array], None]] = {
+SUMS: dict[str, Callable[[FeatureRows, Array], None]] = {
     Statistic.COUNTS: _add_counts,
     Statistic.CLASS_SUMS: lambda rows, total: add_by_class(rows.z, rows.classes, total),
     Statistic.UNIT_CLASS_SUMS: lambda rows, total: add_by_class(rows.z, rows.classes, total, rows.inverse_lengths),
@@ -170,7 +170,7 @@ SUMS: dict[str, Callable[[Rows, Array], None]] = {
 BY_LABEL = frozenset(part for part in Statistic if part.startswith(("label", "unit_label", "right")))
 
 
-class RunningSums:
+class RunningStatistics:
     """The sums of some names over all rows that were added."""
 
     def __init__(self, names: frozenset[str], head: Head, *, exact: bool = False, labelled: bool = True) -> None:
@@ -189,7 +189,7 @@ class RunningSums:
 
     def add(self, z: Tensor, classes: Tensor, logits: Tensor | None = None, labels: Tensor | None = None) -> None:
         """Add rows [n, M] float32 of the predicted classes [n]; logits [n, C] and labels [n], where they are known."""
-        rows = Rows(z, classes, self.head, logits, labels, exact=self.exact)
+        rows = FeatureRows(z, classes, self.head, logits, labels, exact=self.exact)
         for name, total in self.totals.items():
             SUMS[name](rows, total)
         for scatter in self.scatters.values():

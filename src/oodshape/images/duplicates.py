@@ -17,13 +17,13 @@ from typing import Any
 import numpy as np
 
 from oodshape.core.errors import InputError
-from oodshape.core.machine import cores
+from oodshape.core.machine import count_cores
 from oodshape.images import identity
 from oodshape.images.decode.prefetch import MOST
 from oodshape.images.identity import Keys
-from oodshape.images.sources.archives import Stored
-from oodshape.images.sources.folders import ImageFiles
-from oodshape.images.sources.image_set import ImageSet, IndexedImages, Subset, identities_of
+from oodshape.images.sources.archives import ArchivedImages
+from oodshape.images.sources.image_files import ImageFiles
+from oodshape.images.sources.image_set import ImageSet, IndexedImages, Subset, find_identities
 from oodshape.images.sources.memory import pixel_key
 from oodshape.images.sources.storage import is_remote, read_bytes
 
@@ -31,7 +31,7 @@ END = 4096  # bytes at a file's end that tell files of equal size apart
 SKETCH = 4096  # hashes that are kept of a set
 
 
-def copies(images: ImageSet, of: ImageSet) -> list[str]:
+def find_copies(images: ImageSet, of: ImageSet) -> list[str]:
     """The names of the images that are among those of another set, in their order."""
     files, others = _local_files(images), _local_files(of)
     if files is not None and others is not None:
@@ -40,9 +40,9 @@ def copies(images: ImageSet, of: ImageSet) -> list[str]:
     return [_name(images, row) for row, key in enumerate(_in_threads(_pixel_key, images)) if key in known]
 
 
-def repeated(images: ImageSet) -> list[int]:
+def find_repeated(images: ImageSet) -> list[int]:
     """The numbers of the images whose content an earlier image of the set has."""
-    keys: dict[int, Any] = dict(enumerate(identities_of(images).tolist()))
+    keys: dict[int, Any] = dict(enumerate(find_identities(images).tolist()))
     files = _local_files(images)
     if files is not None:
         keys = dict.fromkeys(keys, ())
@@ -54,7 +54,7 @@ def repeated(images: ImageSet) -> list[int]:
     return [row for row, key in keys.items() if first.setdefault(key, row) != row]
 
 
-def sketch_of(images: ImageSet) -> Keys:
+def make_sketch(images: ImageSet) -> Keys:
     """At most `SKETCH` keys, ascending: the smallest hashes of the images' contents, the same in any order and split.
 
     The upper half of a key is a hash of a file's size: of local files only the chosen ones are read.
@@ -71,7 +71,7 @@ def join_sketches(sketches: list[Keys]) -> Keys:
     return np.unique(np.concatenate(sketches))[:SKETCH]
 
 
-def copies_in_sketch(images: ImageSet, sketch: Keys) -> list[str]:
+def find_copies_in_sketch(images: ImageSet, sketch: Keys) -> list[str]:
     """The names of the images whose content is in the sketch of another set."""
     if len(sketch) == 0:
         return []
@@ -101,7 +101,7 @@ def _upper_halves(images: ImageSet) -> Keys | None:
         return None
     sizes = [_size(file) for file in files]
     known = np.array([size is not None for size in sizes])
-    halves = identity.keys(np.array([size or 0 for size in sizes], np.uint64), 0, "sketch") & UPPER
+    halves = identity.draw_keys(np.array([size or 0 for size in sizes], np.uint64), 0, "sketch") & UPPER
     return np.where(known, halves, UPPER)
 
 
@@ -117,13 +117,13 @@ def _content_key(images: ImageSet, row: int) -> int:
     if isinstance(images, Subset):
         return _content_key(images.base, int(images.indices[row]))
     try:
-        if isinstance(images, (ImageFiles, Stored)):
+        if isinstance(images, (ImageFiles, ArchivedImages)):
             data = read_bytes(images.path(row)) if isinstance(images, ImageFiles) else images.encoded_bytes(row)
-            upper = identity.keys(np.array([len(data)], np.uint64), 0, "sketch")[0] & UPPER
-            return int(upper | (identity.hashed([data])[0] & ~UPPER))
+            upper = identity.draw_keys(np.array([len(data)], np.uint64), 0, "sketch")[0] & UPPER
+            return int(upper | (identity.hash_each([data])[0] & ~UPPER))
         return pixel_key(images[row])
     except (InputError, OSError):  # an image that cannot be read is a copy of none
-        return int(identity.hashed([f"unreadable {row} {images.fingerprint}"])[0])
+        return int(identity.hash_each([f"unreadable {row} {images.fingerprint}"])[0])
 
 
 def _same_files(files: list[str], others: list[str]) -> list[str]:
@@ -173,5 +173,5 @@ def _pixel_key(images: ImageSet, row: int) -> int | None:
 
 
 def _in_threads(key: Callable[[ImageSet, int], Any], images: ImageSet, rows: Any = None) -> list[Any]:
-    with ThreadPoolExecutor(min(MOST, cores())) as pool:
+    with ThreadPoolExecutor(min(MOST, count_cores())) as pool:
         return list(pool.map(lambda row: key(images, row), range(len(images)) if rows is None else rows))

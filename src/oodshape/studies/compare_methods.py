@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 
-from oodshape.core.own_code import locate_failure
 from oodshape.core.progress import announce
+from oodshape.core.user_code import locate_failure
 from oodshape.methods.detector import Detector, Method
 from oodshape.methods.shapes.optfs import OptFS
 from oodshape.metrics.registry import DEFAULT_METRICS
 from oodshape.networks.model_names import Family
-from oodshape.studies.load_networks import Network
+from oodshape.studies.load_networks import StudyNetwork
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -28,7 +28,7 @@ PAIRS = (
 )
 
 
-def measure(network: Network, detector: Detector, **columns: Any) -> list[dict[str, Any]]:
+def measure_sets(network: StudyNetwork, detector: Detector, **columns: Any) -> list[dict[str, Any]]:
     """Return a row per OOD set: the given columns, ood, fpr95 and auroc (fractions, ID positive)."""
     scores = detector.score(network.id_test)
     rows = []
@@ -38,11 +38,11 @@ def measure(network: Network, detector: Detector, **columns: Any) -> list[dict[s
     return rows
 
 
-def measure_all(network: Network, detectors: Mapping[str, Detector], column: str) -> DataFrame:
+def measure_all(network: StudyNetwork, detectors: Mapping[str, Detector], column: str) -> DataFrame:
     """Measure several detectors; `column` holds their names."""
     from pandas import DataFrame
 
-    return DataFrame([row for name, each in detectors.items() for row in measure(network, each, **{column: name})])
+    return DataFrame([row for name, each in detectors.items() for row in measure_sets(network, each, **{column: name})])
 
 
 def find_optfs(methods: Mapping[str, Method]) -> OptFS:
@@ -52,12 +52,12 @@ def find_optfs(methods: Mapping[str, Method]) -> OptFS:
     return shape
 
 
-def works_on_features(method: Method) -> bool:
+def needs_features_only(method: Method) -> bool:
     """Whether a method needs neither images to perturb nor a proxy OOD set."""
     return not method.perturbs and not method.wants_proxy
 
 
-def compare_with_optfs(network: Network) -> DataFrame:
+def compare_with_optfs(network: StudyNetwork) -> DataFrame:
     """Return base, shaped (False, True), method, ood, fpr95, auroc: each score or method alone and with OptFS."""
     names = {name: (pair[0], name != pair[0]) for pair in PAIRS for name in pair}
     detectors = {name: network.methods[name].fit(network.train) for name in names}
@@ -67,7 +67,7 @@ def compare_with_optfs(network: Network) -> DataFrame:
     return frame
 
 
-def compare_methods(network: Network) -> DataFrame:
+def compare_methods(network: StudyNetwork) -> DataFrame:
     """Return method, ood, fpr95, auroc of every compared method that works on these features.
 
     Methods that perturb images are left out, and those that select by a proxy OOD set if there is none. The OOD sets
@@ -77,9 +77,9 @@ def compare_methods(network: Network) -> DataFrame:
 
     rows: list[dict[str, Any]] = []
     for name, method in network.compared.items():
-        if works_on_features(method) or (network.proxy and method.wants_proxy):
+        if needs_features_only(method) or (network.proxy and method.wants_proxy):
             try:
-                rows += measure(network.with_one_set, method.fit(network.train, proxy=network.proxy), method=name)
+                rows += measure_sets(network.with_one_set, method.fit(network.train, proxy=network.proxy), method=name)
             except Exception as error:  # as in a benchmark, one method does not end a run
                 announce(f"failed: {name} on {network.name}: {locate_failure(error)}")
                 rows.append({"method": name, "ood": network.real} | {each.name: np.nan for each in DEFAULT_METRICS})

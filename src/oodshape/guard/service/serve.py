@@ -32,12 +32,12 @@ def serve(settings: Settings) -> None:
 
     from oodshape.guard.service.app import create_app
     from oodshape.guard.service.logs import configure_logs
-    from oodshape.guard.service.pool import Pool
-    from oodshape.guard.watch.watch import locked_state
+    from oodshape.guard.service.pool import WorkerPool
+    from oodshape.guard.watch.watch import lock_state
 
     _check_free(settings)
-    with locked_state(settings.state):
-        pool = Pool(settings)
+    with lock_state(settings.state):
+        pool = WorkerPool(settings)
         try:
             app = create_app(settings, pool)
             configure_logs()

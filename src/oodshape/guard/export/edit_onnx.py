@@ -48,12 +48,12 @@ FLOAT = 1  # TensorProto.DataType
 GRAPH, METADATA, FUNCTIONS, INITIALIZER = 7, 14, 25, 5  # fields of ModelProto, and of GraphProto
 
 
-def seal(model: bytes) -> bytes:
+def add_checksum(model: bytes) -> bytes:
     """Append the checksum to a serialized model."""
     return model + START + hashlib.sha256(model).hexdigest().encode()
 
 
-def read_sealed(path: Path) -> bytes:
+def read_exported(path: Path) -> bytes:
     """Read an exported file.
 
     Raises:
@@ -69,13 +69,13 @@ def read_sealed(path: Path) -> bytes:
             raise InputError(f"{path} has no checksum of oodshape at its end: it is damaged or another file; {ADVICE}")
         file.seek(0)
         data = file.read(size)
-        if data != seal(data[:-tail]):
+        if data != add_checksum(data[:-tail]):
             raise InputError(f"{path} is damaged: its checksum is wrong; restore it from a copy, or export it again")
-        check_fields(data)
+        check_model_fields(data)
     return data
 
 
-def check_fields(model: bytes) -> None:
+def check_model_fields(model: bytes) -> None:
     """Refuse a model with a tensor in another file, with local functions, or with two values of one metadata key.
 
     Runtimes have read files outside of the model's folder. They inline functions, which makes a graph of any size of a
@@ -122,10 +122,10 @@ def replace_threshold(sealed: bytes, threshold: NDArray[np.float32], metadata: M
     entries = [
         make_field(METADATA, _metadata_entry(key) + make_field(2, value.encode())) for key, value in metadata.items()
     ]
-    return seal(b"".join([*kept, make_field(GRAPH, graph + make_field(INITIALIZER, tensor)), *entries]))
+    return add_checksum(b"".join([*kept, make_field(GRAPH, graph + make_field(INITIALIZER, tensor)), *entries]))
 
 
-def _is_threshold(model: bytes, tensor: Field) -> bool:
+def _is_threshold(model: bytes, tensor: ProtoField) -> bool:
     inside = _fields(model, tensor.inside, tensor.end)
     return any(part.number == TENSOR_NAME and model[part.inside : part.end] == b"threshold" for part in inside)
 
@@ -134,7 +134,7 @@ def _metadata_entry(key: str) -> bytes:
     return make_field(1, key.encode())
 
 
-class Field(NamedTuple):
+class ProtoField(NamedTuple):
     """One field of a message: where it starts, where its content starts, where it ends; `value` if it is a number."""
 
     number: int
@@ -145,7 +145,7 @@ class Field(NamedTuple):
     end: int
 
 
-def _fields(data: bytes, at: int, end: int) -> Iterator[Field]:
+def _fields(data: bytes, at: int, end: int) -> Iterator[ProtoField]:
     while at < end:
         start = at
         tag, inside = _varint(data, start)
@@ -155,7 +155,7 @@ def _fields(data: bytes, at: int, end: int) -> Iterator[Field]:
         at = inside + {0: 0, 1: 8, 2: value, 5: 4}[wire]  # a KeyError: the file is damaged
         if at > end or tag >> 32:
             raise InputError("its graph is damaged")
-        yield Field(tag >> 3, wire, value, start, inside, at)
+        yield ProtoField(tag >> 3, wire, value, start, inside, at)
 
 
 def make_field(number: int, content: bytes) -> bytes:

@@ -1,8 +1,7 @@
-"""Images as users have them, in order, read when needed.
+"""Open any kind of image input: `open_images` as a data set, `stream_images` for a single pass.
 
-Folders, lists, globs, standard input, files and addresses are a `Listing`; tar files and Parquet columns are `Stored`;
-pictures, arrays, tensors, encoded bytes and data sets of them are `Pictures`. `image_set` gives any as a data set,
-`one_by_one` for a single pass.
+Folders, lists, globs, standard input, files and addresses become a `Listing`; tar files and Parquet columns become
+`ArchivedImages`; pictures, arrays, tensors, encoded bytes and data sets of them become `SequenceImages`.
 """
 
 from __future__ import annotations
@@ -24,11 +23,11 @@ from oodshape.core.errors import InputError
 from oodshape.core.files import any_names, bounded_lines
 from oodshape.core.text import format_count
 from oodshape.images.decode.read import open_image
-from oodshape.images.sources import folders
-from oodshape.images.sources.archives import PACKED, ParquetImages, Stored, TarImages
+from oodshape.images.sources import image_files
+from oodshape.images.sources.archives import PACKED, ArchivedImages, ParquetImages, TarImages
 from oodshape.images.sources.image_set import Image, ImageSet, ImageSource, IndexedImages, Pair
-from oodshape.images.sources.memory import Pictures, as_bytes, as_image, is_image, is_tensor, split_sample
-from oodshape.images.sources.storage import is_remote, remote_images, root_of
+from oodshape.images.sources.memory import SequenceImages, as_image, as_uint8, is_image, is_tensor, split_sample
+from oodshape.images.sources.storage import is_remote, list_remote_images, root_of
 
 LISTS = (".txt", ".lst", ".list", ".csv")
 PARQUET = (".parquet", ".pq")
@@ -67,15 +66,15 @@ class Listing:
             lines = bounded_lines(any_names(sys.stdin), self.name)
             return ((line.rstrip("\r\n"), -1) for line in lines if line.strip())
         if is_remote(given):
-            root, names = remote_images(given)
+            root, names = list_remote_images(given)
             return ((f"{root}/{name}", -1) for name in names)
         if os.path.isdir(given):
-            return folders.list_folder(given)
+            return image_files.list_folder(given)
         if os.path.isfile(given):
-            return folders.list_pairs(Path(given)) if self.is_list else iter([(given, -1)])
+            return image_files.read_image_list(Path(given)) if self.is_list else iter([(given, -1)])
         if glob.has_magic(given):
-            return folders.match_glob(given)
-        raise InputError(f"there is no file or folder {given}, and it is no glob such as 'photos/**/*.jpg'")
+            return image_files.match_glob(given)
+        raise InputError(f"there is no file or folder {given}; a glob looks like 'photos/**/*.jpg'")
 
     @property
     def name(self) -> str:
@@ -98,15 +97,15 @@ class Listing:
         """The image of a listed path as a preprocessing takes it."""
         return open_image(self._file(pair[0]), upright=upright)
 
-    def files(self, *, upright: bool) -> folders.ImageFiles:
+    def files(self, *, upright: bool) -> image_files.ImageFiles:
         """The images as a data set, listed once; class folders give labels, and their names are its `classes`."""
         given = self.given
         if isinstance(given, str) and os.path.isdir(given):
-            return folders.ImageFolder(given, name=self.name, upright=upright)
+            return image_files.ImageFolder(given, name=self.name, upright=upright)
         if isinstance(given, str) and is_remote(given):
-            root, names = remote_images(given)
-            labels, classes = folders.class_folders(names)
-            return folders.ImageFiles(self.name, root, names, labels, classes=classes, upright=upright)
+            root, names = list_remote_images(given)
+            labels, classes = image_files.label_by_folder(names)
+            return image_files.ImageFiles(self.name, root, names, labels, classes=classes, upright=upright)
         root, below = os.path.dirname(given) if isinstance(given, str) and self.is_list else "", ""
         if isinstance(given, str) and not os.path.isfile(given) and glob.has_magic(given):
             root = below = root_of(given)  # a glob's images are known by their paths from its folder
@@ -117,28 +116,28 @@ class Listing:
                 listed.append(label)
                 yield os.path.relpath(path, below) if below else path
 
-        found = folders.Names(paths())
+        found = image_files.PackedTexts(paths())
         if not found:
             raise InputError(f"{self.name} lists no image")
-        return folders.ImageFiles(
+        return image_files.ImageFiles(
             self.name, root, found, np.array(listed, np.int64), upright=upright, by_name=self.is_list
         )
 
 
-def check_listed(images: str) -> None:
+def check_paths(images: str) -> None:
     """Refuse a path that is not there; whatever else is given is read when its turn comes."""
     archive = images.lower().endswith((".tar", *PACKED, *PARQUET))
     if not (archive or images == "-" or is_remote(images)):
         Listing(images).pairs()
 
 
-def one_by_one(images: Given) -> ImageSource:
+def stream_images(images: Given) -> ImageSource:
     """What a user gave, for a single pass; what cannot be images is refused now."""
     found = _decided(images)
-    return found if isinstance(found, (Listing, IndexedImages)) else Pictures(found, found.name)
+    return found if isinstance(found, (Listing, IndexedImages)) else SequenceImages(found, found.name)
 
 
-def image_set(images: Given, *, upright: bool | None = None) -> ImageSet:
+def open_images(images: Given, *, upright: bool | None = None) -> ImageSet:
     """What a user gave, as a data set, its images turned as their EXIF orientation says or not.
 
     None: not, but sets that say it themselves (`ImageFolder`, `ImageList`) stay as they are.
@@ -146,16 +145,16 @@ def image_set(images: Given, *, upright: bool | None = None) -> ImageSet:
     found = _decided(images, upright=bool(upright))
     if isinstance(found, Listing):
         return found.files(upright=bool(upright))
-    if isinstance(found, (folders.ImageFiles, Stored)) and upright not in (None, found.upright):
+    if isinstance(found, (image_files.ImageFiles, ArchivedImages)) and upright not in (None, found.upright):
         return found.turned(bool(upright))
     return found
 
 
-def skipped_lines(images: Given) -> list[str]:
+def describe_skipped(images: Given) -> list[str]:
     """A line on the files of a folder that are no images, where there are any."""
     given = images.given if isinstance(images, Listing) else images
     folder = os.fspath(given) if isinstance(given, (str, os.PathLike)) and os.path.isdir(given) else ""
-    return [line for line in [folders.count_skipped(folder)] if line] if folder else []
+    return [line for line in [image_files.count_skipped(folder)] if line] if folder else []
 
 
 def in_column(images: str | None, column: str | None) -> Given:
@@ -167,7 +166,7 @@ def in_column(images: str | None, column: str | None) -> Given:
     return ParquetImages(images, column)
 
 
-def classes_of(images: ImageSet) -> tuple[str, ...]:
+def find_classes(images: ImageSet) -> tuple[str, ...]:
     """The names behind the labels, where the images come with them."""
     names: tuple[str, ...] = getattr(images, "classes", ())
     return names
@@ -179,13 +178,13 @@ def _decided(images: Given, *, upright: bool = False) -> Listing | ImageSet:
     if isinstance(images, (str, os.PathLike)):
         return _of_path(os.fspath(images), upright)
     if is_image(images):
-        return Pictures(*_stacked(images), upright=upright)
+        return SequenceImages(*_stacked(images), upright=upright)
     if all(_has(images, name) for name in ("name", "labels", "fingerprint", "__len__", "__getitem__")):
         made: ImageSet = images
         return made
     if hasattr(images, "__getitem__") and hasattr(images, "__len__") and not isinstance(images, (Mapping, list, tuple)):
         as_image(_first(images), upright=False)  # the wrong kind of data set is refused before any work
-        return Pictures(images, type(images).__name__, upright=upright, threads=False)
+        return SequenceImages(images, type(images).__name__, upright=upright, threads=False)
     if not isinstance(images, Iterable) or isinstance(images, Mapping):
         raise InputError(f"{ACCEPTED}; got {type(images).__name__}")
     return _of_items(images, upright)
@@ -196,7 +195,7 @@ def _has(images: Any, name: str) -> bool:
     return getattr_static(images, name, None) is not None or hasattr(images, name)
 
 
-def _of_path(given: str, upright: bool) -> Listing | Stored:
+def _of_path(given: str, upright: bool) -> Listing | ArchivedImages:
     """By the ending: archives and tables, wherever they lie; else files or an address."""
     if not os.path.isdir(given) and given.lower().endswith((".tar", *PACKED)):
         return TarImages(given, upright=upright)
@@ -205,7 +204,7 @@ def _of_path(given: str, upright: bool) -> Listing | Stored:
     return Listing(given)
 
 
-def _of_items(images: Iterable[Any], upright: bool) -> Listing | Pictures:
+def _of_items(images: Iterable[Any], upright: bool) -> Listing | SequenceImages:
     """A list of paths, or of images of any kind."""
     items: list[Any] = []
     for place, item in enumerate(images):
@@ -218,7 +217,7 @@ def _of_items(images: Iterable[Any], upright: bool) -> Listing | Pictures:
         items.append(item)
     if all(isinstance(item, (str, os.PathLike)) for item in items):
         return Listing(tuple(map(os.fspath, items)))
-    return Pictures(items, format_count(len(items), "image"), upright=upright)
+    return SequenceImages(items, format_count(len(items), "image"), upright=upright)
 
 
 def _stacked(images: Any) -> tuple[Any, str]:
@@ -227,7 +226,7 @@ def _stacked(images: Any) -> tuple[Any, str]:
         as_image(images[0] if len(images) else images, upright=False)
         return images, format_count(len(images), "image")
     if is_tensor(images) and images.ndim == 4:
-        images = as_bytes(images)
+        images = as_uint8(images)
         as_image(images[0] if len(images) else images, upright=False)
         return images, format_count(len(images), "image")
     if isinstance(images, np.ndarray) or is_tensor(images):
@@ -243,7 +242,7 @@ def _first(images: Any) -> Any:
     return split_sample(sample)[0]
 
 
-def chunks(pairs: Iterator[Pair], size: int) -> Iterator[list[Pair]]:
+def split_chunks(pairs: Iterator[Pair], size: int) -> Iterator[list[Pair]]:
     """Consecutive runs of at most `size` images."""
     while part := list(islice(pairs, size)):
         yield part

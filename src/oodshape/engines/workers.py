@@ -11,18 +11,18 @@ from typing import Any
 
 from oodshape.core.errors import InputError
 from oodshape.core.options import HeadOptions, ModelOptions, RunOptions
-from oodshape.guard.fit.collect import collected
+from oodshape.guard.fit.collect import collect_part
 from oodshape.guard.fit.extractor import Extractor
-from oodshape.guard.fit.parts import Collected, together
+from oodshape.guard.fit.parts import Collected, merge_parts
 from oodshape.guard.guard import Guard
-from oodshape.guard.scoring.resumable_scores import Busy, score_to_file
-from oodshape.guard.scoring.score_formats import Tally
+from oodshape.guard.scoring.resumable_scores import ScoresInUse, score_to_file
+from oodshape.guard.scoring.score_formats import Counts
 from oodshape.images.decode.limits import Limits
 from oodshape.images.decode.preprocessing import Preprocessing
 from oodshape.images.sources.image_set import ImageSet, Shard
 from oodshape.methods.detector import Method
 from oodshape.networks.head import Head
-from oodshape.networks.loading import Source, open_model
+from oodshape.networks.loading import OpenNet, open_model
 
 PATIENCE = 60.0  # seconds that a shard which another process writes is waited for
 
@@ -39,7 +39,7 @@ class Job:
     limits: Limits = field(default_factory=Limits.now)
 
     @classmethod
-    def of(cls, source: Source, shards: int, run: RunOptions) -> Job:
+    def of(cls, source: OpenNet, shards: int, run: RunOptions) -> Job:
         """The job of workers that open the network of `source` by its spec, with the head that was found."""
         if not source.spec:
             raise InputError(
@@ -49,7 +49,7 @@ class Job:
         opening = replace(source.opening, precision=source.classifier.precision)
         return cls(source.spec, shards, opening, layer, replace(run, progress=False))
 
-    def open_network(self) -> Source:
+    def open_network(self) -> OpenNet:
         """Open the network, once per worker."""
         self.limits.use()
         return open_model(self.model, **vars(self.opening), **vars(self.layer))
@@ -69,8 +69,8 @@ class Collector:
     def __call__(self, number: int) -> dict[str, Any]:
         """The row of a shard: its number, the part, and how many images were lost."""
         shard = Shard(number, self.job.shards)
-        part = collected(self.extractor, self.images, self.recipe, shard=shard, hold_out=self.hold_out)
-        data = packed(part, part.head or self.extractor.classifier.head)
+        part = collect_part(self.extractor, self.images, self.recipe, shard=shard, hold_out=self.hold_out)
+        data = _pack_part(part, part.head or self.extractor.classifier.head)
         return {"part": data, "lost": part.lost}
 
 
@@ -88,9 +88,9 @@ class ShardScorer:
         tally = self._scored(number, begun + PATIENCE)
         return {"tally": tally, "begun": begun, "ended": time.time(), "pid": os.getpid()}
 
-    def _scored(self, number: int, until: float) -> Tally:
+    def _scored(self, number: int, until: float) -> Counts:
         """The shard in its file; a worker of a run that was killed a moment ago may still be at it."""
-        out = self.folder / name_of(number, self.job.shards)
+        out = self.folder / name_shard_file(number, self.job.shards)
         while not out.exists():
             try:
                 return score_to_file(
@@ -101,19 +101,19 @@ class ShardScorer:
                     self.job.run,
                     shard=Shard(number, self.job.shards),
                 )
-            except Busy:
+            except ScoresInUse:
                 if time.time() > until:
                     raise
                 time.sleep(0.1)
-        return Tally()
+        return Counts()
 
 
-def name_of(shard: int, shards: int) -> str:
+def name_shard_file(shard: int, shards: int) -> str:
     """The file of one shard's scores."""
     return f"shard-{shard:05}-of-{shards:05}.parquet"
 
 
-def packed(part: Collected, head: Head) -> bytes:
+def _pack_part(part: Collected, head: Head) -> bytes:
     """A part as the bytes of its file."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "part.safetensors"
@@ -121,8 +121,8 @@ def packed(part: Collected, head: Head) -> bytes:
         return path.read_bytes()
 
 
-def unpacked(data: bytes) -> Collected:
-    """The part that `packed` gave."""
+def unpack_part(data: bytes) -> Collected:
+    """The part that `_pack_part` gave."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "part.safetensors"
         path.write_bytes(data)
@@ -131,6 +131,6 @@ def unpacked(data: bytes) -> Collected:
 
 def merged_parts(*parts: bytes) -> bytes:
     """Some parts as one, all as bytes."""
-    whole = together([unpacked(data) for data in parts])
+    whole = merge_parts([unpack_part(data) for data in parts])
     assert whole.head is not None
-    return packed(whole, whole.head)
+    return _pack_part(whole, whole.head)
