@@ -99,18 +99,18 @@ def overview(root: Path | None) -> Iterator[str]:
 
 def describe(root: Path | None, benchmark: str) -> Iterator[str]:
     """A block per set: its state, and for what is missing each address and path on a line of its own."""
-    shown = set[Source]()
+    shown = set[Download]()
     for row in _states(root, benchmark):
         expected = "unknown" if row.entry.images is None else f"{row.entry.images:,}"
         yield f"{row.entry.name} ({row.role}): {row.state}, {row.images or 0:,} images of {expected}"
-        yield from _wrapped(row.reason)
+        yield from _wrap_text(row.reason)
         for source in _needed([row.entry], root) if row.state == "missing" else ():
             yield from [f"  {source.file}: see above"] if source in shown else _block(source, root or Path("DIR"))
             shown.add(source)
     yield f"to download it: oodshape data get {benchmark} --data {root or 'DIR'}"
 
 
-def _wrapped(text: str) -> list[str]:
+def _wrap_text(text: str) -> list[str]:
     return wrap(text, 80, initial_indent="  ", subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
 
 
@@ -123,7 +123,7 @@ def _block(source: Download, root: Path) -> Iterator[str]:
         texts.append(f"only a seeded sample of {source.pick:,} images is unpacked; the authors' is not published")
     if source.by_hand:
         texts.append(f"by hand: {source.by_hand}")
-    yield from (line for text in texts for line in _wrapped(text))
+    yield from (line for text in texts for line in _wrap_text(text))
     yield from (f"  {address}" for address in source.addresses)
     if source.by_hand and source.is_archive:
         yield f"  -> {root / source.put}"
