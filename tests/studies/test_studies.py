@@ -165,7 +165,8 @@ def test_methods_are_compared_on_one_set(two) -> None:
 
 def test_the_scatter_names_eight_methods(two) -> None:
     frame = compute_study("generalisation", two)
-    figure = STUDIES["generalisation"].draw_families(frame)
+    with drawing.use_style():
+        figure = STUDIES["generalisation"].draw_families(frame)
     (axes,) = figure.axes
     assert axes.get_ylabel().startswith("transformers")
     named = [text.get_text() for text in axes.texts]
