@@ -50,7 +50,7 @@ def test_fit_without_calibration_says_so_everywhere(place: Path) -> None:
     words += ("--preprocessing", "resize=16x16")
     done = call("fit", *MODEL, *words, cwd=place)
     assert done.returncode == 0, done.stderr
-    assert "images: stretched to exactly 16 x 16" in done.stdout
+    assert "preprocessing: stretched to exactly 16 x 16" in done.stdout
     assert "no guarantee: calibrated on training images" in done.stdout
     assert "--calibrate" in done.stdout
     assert "no guarantee: calibrated on training images" in call("inspect", "loose.safetensors", cwd=place).stdout

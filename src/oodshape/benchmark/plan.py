@@ -1,4 +1,4 @@
-"""What a run needs before anything is computed: the networks with weights, the sets that are here, the methods."""
+"""The plan of a run: networks with weights, available image sets, and methods."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class BenchOptions(ModelOptions, SubsetOptions, CacheOptions, RunOptions):
 
 @dataclass(frozen=True, eq=False)
 class TensorSet:
-    """Batches of tensors that networks take as they are: a DataLoader, or any iterable of batches."""
+    """Prepared images: a DataLoader, or any iterable of batches of tensors."""
 
     name: str
     batches: Any
@@ -73,7 +73,7 @@ Images = ImageSet | TensorSet | Features  # what a run reads features from
 
 @dataclass(frozen=True, eq=False)
 class PlannedNetwork:
-    """What opens a network of a run, and its preprocessing where it is not the model's own."""
+    """How to open a network of a run, and its preprocessing if it is not the model's own."""
 
     spec: ModelSpec
     model: AnyModel | Head  # a head alone: the sets are features
@@ -223,7 +223,7 @@ def apply_settings(settings: str, id_set: str, where: str, *, shipped: bool = Fa
 
 @dataclass
 class Plan:
-    """A benchmark with what is here of it."""
+    """A benchmark with the networks, sets and methods that are available."""
 
     benchmark: Benchmark
     options: BenchOptions
@@ -238,7 +238,7 @@ class Plan:
 
     @classmethod
     def of(cls, benchmark: Benchmark, options: BenchOptions) -> Plan:
-        """Look at what is here; nothing is opened yet."""
+        """Find what is available; nothing is opened yet."""
         methods = {
             name: reseed(each, options.seed) for name, each in select_methods(benchmark, options.methods).items()
         }

@@ -34,12 +34,12 @@ from oodshape.metrics.registry import measure
 
 
 def run_benchmark(benchmark: Benchmark, options: BenchOptions = BenchOptions()) -> RunResults:
-    """The results of every method on every network and OOD set of the benchmark."""
+    """Run every method on every network and OOD set of the benchmark."""
     return run_plan(Plan.of(benchmark, options))[0]
 
 
 def run_plan(prepared: Plan) -> tuple[RunResults, KeptScores]:
-    """The results of a run that has been looked at already, and the scores that they come from.
+    """Run a plan; return the results and the scores that they come from.
 
     With several seeds, metrics are means over them; all else is of the first.
     """
@@ -131,7 +131,7 @@ def _fingerprint(images: Images, features: Features) -> str:
 
 
 def _departures(prepared: Plan) -> dict[str, Any]:
-    """What a reader must know where a run is not the plain one."""
+    """Notes on a run with non-default settings."""
     benchmark, options = prepared.benchmark, prepared.options
     said: dict[str, Any] = {}
     if benchmark.settings == AUTHORS:
@@ -151,7 +151,7 @@ def _needs_proxy(methods: Mapping[str, Method]) -> bool:
 
 
 def extract_networks(benchmark: Benchmark, options: BenchOptions = BenchOptions()) -> Iterator[BenchModel]:
-    """The networks of the benchmark one by one, each with the features of every set here and the proxy's."""
+    """Yield the networks of the benchmark, each with the features of every available set and of the proxy."""
     prepared = Plan.of(benchmark, options)
     for title in _one_by_one(prepared):
         model = prepared.model(title)
@@ -247,7 +247,7 @@ def _mean_seconds(parts: Sequence[tuple[Tensor, float | None]]) -> float | None:
 
 
 def _with_further_seeds(prepared: Plan) -> Iterator[Plan]:
-    """The same run with each further seed, of the methods that hang on it: all of them where images are drawn."""
+    """Repeat the run with each further seed, for the methods that depend on it: all methods if images are sampled."""
     options = prepared.options
     drawn = any(isinstance(images, Subset) for images in prepared.sets.values())
     methods = [

@@ -42,7 +42,7 @@ def check(
     from oodshape.core.columns import print_columns
     from oodshape.guard.guard import Guard
     from oodshape.images.sources.open_images import stream_images
-    from oodshape.report.pages.check_page import HEAD, NOTE, check_table, describe_decision, verdict, write_check_page
+    from oodshape.report.pages.check_page import HEAD, NOTE, check_rows, describe_decision, verdict, write_check_page
     from oodshape.report.pages.scored_page import Origin
 
     fitted = Guard.load(guard, trust_code=opening.trust_code)
@@ -70,7 +70,7 @@ def check(
         sanity = None if fitted.about.sanity is None else fitted.about.sanity.accepted(fitted.detector)
         typer.echo(encoder.dumps(said | {"unreadable": found.unreadable, "sanity": sanity}))
     else:
-        print_columns(HEAD, check_table(found), console())
+        print_columns(HEAD, check_rows(found), console())
         say(NOTE)
         say(describe_decision(found)[1])
         say(verdict(found))

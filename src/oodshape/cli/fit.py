@@ -85,7 +85,7 @@ def fit(
     check_writable(out)
     check_inputs(images, calibrate, model=model, opening=opening, method=method, alpha=alpha)
     settings, upright = parse_preprocessing(preprocessing)
-    from oodshape.guard.describe import describe_classes, describe_selection, facts, preprocessing_line
+    from oodshape.guard.describe import describe_classes, describe_preprocessing, describe_selection, facts
     from oodshape.guard.guard import Guard
     from oodshape.images.sources.open_images import describe_skipped, in_column
     from oodshape.networks.device import AUTO
@@ -125,7 +125,7 @@ def fit(
         return
     for line in [*lines, *describe_selection(guard)]:
         say(line)
-    say(f"preprocessing: {preprocessing_line(guard.about.preprocessing)}")
+    say(f"preprocessing: {describe_preprocessing(guard.about.preprocessing)}")
     for line in [*describe_skipped(images), *describe_skipped(calibrate)]:
         say(line)
     if guard.detector.groups is not None:

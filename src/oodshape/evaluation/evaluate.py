@@ -239,7 +239,7 @@ def _groups(ood: Any) -> dict[str, tuple[str, Given]]:
 
 
 class InputReader:
-    """Turns what a user gave into sets of a run."""
+    """Turns the user's inputs into the sets of a run."""
 
     def __init__(self, head: Head | None, reading: ImageOptions, limit: int | None, seed: int) -> None:
         self.head, self.reading, self.limit, self.seed = head, reading, limit, seed
@@ -277,7 +277,7 @@ class InputReader:
 
 
 def _class_numbers(labels: Any, images: Images) -> torch.Tensor:
-    """The true classes that a user gave, one per image."""
+    """Check the true classes given, one per image."""
     if isinstance(images, TensorSet):
         raise InputError("labels: a loader gives its labels with the images, as pairs (images, labels)")
     found = check_integers(labels, "labels", len(images))

@@ -19,7 +19,7 @@ from oodshape.images.duplicates import find_copies_in_sketch
 from oodshape.images.sources.image_set import ImageSource, Subset
 from oodshape.images.sources.memory import check_prepared
 from oodshape.images.sources.open_images import Given, Listing, open_images, stream_images
-from oodshape.metrics.conformal import rejected_count
+from oodshape.metrics.conformal import rejected_count_limits
 from oodshape.metrics.detection import Estimate
 from oodshape.metrics.registry import DEFAULT_METRICS, measure
 from oodshape.networks.loading import OpenNet
@@ -93,7 +93,7 @@ class Check:
 
     @property
     def guaranteed(self) -> tuple[int, int] | None:
-        """The limits between which the promise puts the number of rejected ID images, 99 times in 100.
+        """The 99 % range of the number of rejected ID images under the guarantee.
 
         None without a guarantee, or with a threshold per class, which has a distribution of its own.
         """
@@ -102,7 +102,7 @@ class Check:
             return None
         assert detector.calibration is not None
         assert detector.alpha is not None
-        return rejected_count(len(detector.calibration), detector.alpha, len(self.inside.guard.values))
+        return rejected_count_limits(len(detector.calibration), detector.alpha, len(self.inside.guard.values))
 
     @property
     def known(self) -> float:
@@ -187,7 +187,7 @@ def _count_used(check: Check, id: Given) -> int:
 
 
 def _name(images: Given, otherwise: str, prepared: bool) -> str:
-    """What a set is called; what cannot be images is refused."""
+    """The name of a set; inputs that cannot be images are refused."""
     if prepared:
         check_prepared(images)
         return otherwise

@@ -1,4 +1,4 @@
-"""What a guard is fitted on and what it is calibrated on, from images of any kind: two parts with none in common."""
+"""Split images of any kind into disjoint sets to fit on and to calibrate on."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def _divided(
     limit: int | None,
     classes: tuple[str, ...],
 ) -> Split:
-    """What is fitted on and what sets the threshold: other images, or those held out of the collected ones."""
+    """Return the images to fit on and those that set the threshold: other images, or held-out collected ones."""
     train: Features | TrainingSums | None = found.rows if found.summed is None else found.summed
     assert train is not None
     shape = (extractor.preprocessing.channels, *found.sizes[0]) if len(found.sizes) == 1 else None

@@ -28,7 +28,7 @@ class Watching:
                 f"{settings.file} cannot be watched: it has a threshold per class, each with its own calibration; "
                 "calibrate with one for all (oodshape calibrate --one-threshold) and export again"
             )
-        self._path, self._metrics = Path(settings.state) if settings.state else None, metrics
+        self._path, self._metrics = Path(settings.state).resolve() if settings.state else None, metrics
         begun = Watch.begin(alpha=about["alpha"], n_calibration=about["calibration_images"], delta=settings.delta)
         self.watch = Watch.load(self._path) if self._path is not None and self._path.is_file() else begun
         for name in ("alpha", "n_calibration", "delta"):

@@ -35,9 +35,9 @@ class Event(Value):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class History(Value):
-    """Counts by block of readable images, the last one still growing; next to them what happened, and every class.
+    """Counts per block of readable images (the last block is still open), and events.
 
-    >>> History().after(np.array([0.01, 0.5]), np.array([True, False]), 1, ("cat", "dog")).rejected
+    >>> History().after(np.array([0.01, 0.5]), np.array([True, False]), 1).rejected
     array([1])
     """
 

@@ -106,11 +106,11 @@ def _changed(scores: str, after: ReadPosition) -> InputError:
 
 @contextmanager
 def lock_state(state: str) -> Iterator[None]:
-    """Keep a state for this process alone: a second one would overwrite what the first has seen."""
+    """Lock a state file, so that a second process cannot overwrite it."""
     if not state:
         yield
         return
-    with open(f"{state}.lock", "ab") as file:
+    with open(f"{os.path.realpath(state)}.lock", "ab") as file:
         if not lock_descriptor(file.fileno(), blocking=False):
             raise InputError(f"another process uses {state}; stop it, or give another --state")
         yield  # the file stays: without it, a third process could lock a new one while the second holds the old one
@@ -183,8 +183,8 @@ class Watch(Value):
             The new state.
 
         >>> from oodshape import Verdict
-        >>> Watch.begin(alpha=0.05, n_calibration=99).add(Verdict("cat", 0, 9.1, 0.62, True, 7.9)).history.names
-        ('cat',)
+        >>> Watch.begin(alpha=0.05, n_calibration=99).add(Verdict("cat", 0, 9.1, 0.62, True, 7.9)).history.seen
+        1
         """
         rows = [verdicts] if isinstance(verdicts, (Verdict, Scored)) else verdicts
         return self.after(row.p_value for row in rows)
@@ -279,7 +279,7 @@ class Watch(Value):
 
     @property
     def alarm(self) -> bool:
-        """Whether the stream disagrees with the promise."""
+        """Whether the stream contradicts the guarantee."""
         return self.rejection.alarm is not None or self.middle.alarm is not None
 
     @property

@@ -218,7 +218,7 @@ FORMS = "digits:NAME, folder:PATH, list:PATH, array:PATH.npz, catalog:BENCHMARK/
 
 
 def open_dataset(source: str, base: Path, data: Path | None = None, *, any_list: bool = False) -> ImageSet:
-    """The data set that a source names; paths are relative to `base`, catalogued sets lie below `data`.
+    """Open the data set that a source names; paths are relative to `base`, catalogued sets to `data`.
 
     A list that is not the published one is refused, unless `any_list` will do.
     """

@@ -194,7 +194,7 @@ def _sub(results: RunResults) -> str:
 
 
 def _notes(results: RunResults, overview: Table) -> list[str]:
-    """What a reader must know before comparing; what was left out is told elsewhere."""
+    """Notes that a reader needs before comparing."""
     incomplete = any(entry.mark or not entry.over for line in overview.lines for entry in line.entries)
     return [note for note in list_caveats(results, incomplete) if note not in list_skipped(results)]
 
@@ -210,7 +210,7 @@ def _caveat(results: RunResults) -> str:
 
 
 def _skipped(results: RunResults) -> str:
-    """What was not measured, by name, and the reasons for who opens the list."""
+    """What was not measured, by name, with reasons in a list that can be opened."""
     left_out = [*results.skipped, *((f"{each.method} on {each.model}", each.why) for each in results.failed)]
     if not left_out:
         return ""

@@ -26,7 +26,7 @@ DETECTORS = {"guard": "guard", "softmax": "MSP"}
 WEAK, FAILING = 0.2, 0.5  # of a set accepted: from here on a guard protects in part, or not
 
 
-def check_table(check: Check) -> list[list[str]]:
+def check_rows(check: Check) -> list[list[str]]:
     """Return the cells of the table below `HEAD`: each set with the guard, then with the MSP baseline."""
     rows, names = [], [each.name for each in check.outside]
     for row in sorted(check.rows(), key=lambda row: names.index(row["set"]) if row["role"] == "ood" else -1):
@@ -65,7 +65,7 @@ def write_check_page(
     ]
     items = [] if source is None or len(seen) < len(sets) else describe_images(check.guard, source, seen)
     data = scored_data(check.guard, scored_sets, items) | {"roc": roc_curves(check)}
-    table = html_table(HEAD, check_table(check), "Figures by set and detector")
+    table = html_table(HEAD, check_rows(check), "Figures by set and detector")
     note = f"{NOTE} The threshold of the MSP baseline was calibrated on the same images for the same alpha."
     more = {"table": ("Figures and ROC curves", f'{table}<p class="soft">{escape(note)}</p><div id="roc"></div>')}
     if check.unreadable:

@@ -72,7 +72,7 @@ def scored_data(guard: Fitted, sets: Sequence[ScoredSet], items: Sequence[Mappin
 
 
 def describe_images(guard: Fitted, source: OpenNet, sets: Sequence[tuple[ScoredSet, Images]]) -> list[dict[str, Any]]:
-    """What the page says about every image that it shows."""
+    """Return the description of every image that the page shows."""
     found = []
     for place, (scored, images) in enumerate(sets):
         explained = explain_listed(guard, source, images, [item.pair for item in scored.items])

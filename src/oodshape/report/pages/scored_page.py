@@ -16,7 +16,7 @@ from oodshape.guard.describe import lines
 from oodshape.guard.fitted import Fitted
 from oodshape.guard.verdict import Scored
 from oodshape.methods.detector import Detector
-from oodshape.metrics.conformal import rejected_count
+from oodshape.metrics.conformal import rejected_count_limits
 from oodshape.networks.loading import OpenNet
 from oodshape.report.method_styles import display_name
 from oodshape.report.pages.html import banner, document, html_table, page_json, read_web, section, write_html
@@ -137,7 +137,7 @@ def _verdict(scored: ScoredSet, detector: Detector) -> tuple[str, str, str]:
     if detector.groups is not None:  # each class has its own threshold, so the total has no known distribution
         return "ok", head, ""
     calibrated = len(detector.calibration) if detector.calibration is not None else 0
-    few, many = rejected_count(calibrated, scored.alpha, len(scored))
+    few, many = rejected_count_limits(calibrated, scored.alpha, len(scored))
     body = f"Expected for ID images: {few:,} to {many:,} (99 % range, {calibrated:,} calibration images). "
     if out > many:
         return "warn", head, f"{body}More are rejected: some images are OOD, or the images have changed."

@@ -94,18 +94,18 @@ def load_leaderboard() -> dict[tuple[str, str, str], dict[str, float]]:
 
 
 def _find_published(results: RunResults, network: str, method: str) -> dict[str, float]:
-    """The leaderboard's figures for a method of ours, none where it has none or means something else."""
+    """Return the leaderboard's figures for a method; empty if it has none, or another method of that name."""
     board = BOARDS.get(results.names("benchmark")[0], "")
     return load_leaderboard().get((board, network, _find_openood_fact(method, "published")), {})
 
 
 def _find_openood_fact(method: str, key: str) -> str:
-    """What the record of a method says about OpenOOD: its name there, its published name, a note; else nothing."""
+    """Return a fact about OpenOOD from a method's record: its name there, its published name, or a note; else empty."""
     return str(RECORDS[method].openood.get(key, "")) if method in RECORDS else ""
 
 
 def _describe_run(results: RunResults) -> dict[str, Any]:
-    """What the run says of itself."""
+    """Describe the run."""
     said: dict[str, Any] = results.provenance.get("settings", {})
     return said
 
@@ -127,7 +127,7 @@ def openood_tables(results: RunResults) -> Iterator[tuple[DataFrame, str, list[s
 
 
 def show_openood(results: RunResults, console: Console) -> None:
-    """The tables of OpenOOD's benchmarks on a console; nothing for other results."""
+    """Print the tables of OpenOOD's benchmarks; other results print nothing."""
     for frame, title, notes in openood_tables(results) if is_openood(results) else ():
         console.print(title, markup=False, style="bold", soft_wrap=True)
         print_columns(list(frame.columns), format_cells(frame), console)
@@ -181,7 +181,7 @@ def _notes(results: RunResults, figures: OpenOODFigures, network: str) -> Iterat
 
 
 def explain_not_comparable(results: RunResults) -> str:
-    """Why the leaderboard's figures are of something else; nothing where they are not."""
+    """Explain why the leaderboard's figures are not comparable; empty if they are."""
     said = _describe_run(results)
     if results.names("benchmark")[0] not in BOARDS:
         return "the leaderboard has no table for it"

@@ -272,7 +272,7 @@ def _meaning(chosen: RunResults, by: Axis, full: list[int], columns: tuple[Colum
 
 
 def list_caveats(results: RunResults, incomplete: bool) -> Iterator[str]:
-    """The convention, and what a reader must know before comparing with other results."""
+    """List the conventions and what a reader needs to know before comparing with other results."""
     yield f"Convention: {results.provenance.get('convention', CONVENTION)}."
     limit = results.provenance.get("settings", {}).get("limit")
     if limit is not None:
