@@ -191,11 +191,7 @@ def _noise_side(model: BenchModel) -> int:
 
 
 def load_networks(
-    benchmark: str,
-    features: Sequence[Path],
-    models: tuple[str, ...] = (),
-    settings: str = "",
-    **how: Any,
+    benchmark: str, features: Sequence[Path], models: tuple[str, ...] = (), settings: str = "", **how: Any
 ) -> list[StudyNetwork]:
     """Load the networks of a study from folders of feature files, or without any from a benchmark.
 
