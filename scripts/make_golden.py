@@ -77,7 +77,7 @@ def main(out: Path) -> None:
         )
         for kind in ("csv", "jsonl", "parquet"):
             run("score", "--guard", guard, *MODEL, "--images", "new", "--out", target / f"scores.{kind}", cwd=place)
-        bench = ("digits", "--models", "digits-convnet", "--methods", "msp", "--limit", "30", "--samples", "0")
+        bench = ("digits", "--models", "digits-convnet", "--methods", "msp", "--limit", "30")
         run("bench", *bench, "--cache", "none", "--out", "bench", cwd=place)
         (out / "results.json").write_bytes((place / "bench" / "results.json").read_bytes())
     Watch.begin(alpha=0.05, n_calibration=99).after(np.tile([0.01, 0.3, 0.5, 0.9], 30)).save(out / "watch.safetensors")

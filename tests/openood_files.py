@@ -36,7 +36,7 @@ def write_openood(root: Path, benchmark: str, count: int = 6, classes: int = 3, 
     for role, entry in CATALOG[benchmark]:
         below, home = entry.layouts[0].folder, entry.layouts[0].marker
         inside = role in ("train", "val", "test", "shifted")
-        part = {"val": "val", "ood-val": "val", "train": "train"}.get(role, "test")
+        part = role if role in ("train", "val") else "test"
         lines = []
         for n in range(count):
             label = n % classes if inside else -1

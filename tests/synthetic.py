@@ -1,4 +1,4 @@
-"""Small made-up Results: random metrics, curves of normal scores, shaping functions drawn by hand."""
+"""Small made-up Results: random metrics, curves of normal scores."""
 
 from __future__ import annotations
 
@@ -7,10 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from oodshape.benchmark.curves import ScoreCurve, ThetaCurve
+from oodshape.benchmark.curves import ScoreCurve
 from oodshape.benchmark.results import Row, RunResults, collect_provenance
-from oodshape.methods.shapes.clipping import Band, Clip, SoftClip
-from oodshape.methods.shapes.piecewise import PiecewiseConstant
 from oodshape.metrics.detection import Estimate
 from oodshape.metrics.registry import METRICS, measure
 
@@ -41,7 +39,7 @@ def results(
     from oodshape import Method
 
     rng = np.random.default_rng(seed)
-    rows, curves, shapes = [], [], []
+    rows, curves = [], []
     for model in models:
         for method in methods:
             for ood in sets:
@@ -52,19 +50,10 @@ def results(
                 measured, _ = measure(id_scores, {ood: ood_scores}, correct=right, **cost, resamples=5)
                 rows.append(row(model, method, ood, metrics=measured[ood]))
                 curves.append(ScoreCurve.of(model, method, ood, id_scores, ood_scores))
-        theta = np.linspace(1.6, 0.4, 100).astype(np.float32)
-        fitted = {
-            "react": Clip(t=1.0),
-            "bfact": SoftClip(t=1.3, order=2),
-            "vra-p": Band(low=0.4, high=1.4),
-            "optfs-v": PiecewiseConstant(edges=np.linspace(0, 3, 101), theta=theta),
-            "optfs-e": PiecewiseConstant(edges=np.linspace(0, 3, 101), theta=theta),
-        }
-        shapes += [ThetaCurve.of(model, name, shape, 0.0, 4.0) for name, shape in fitted.items() if name in methods]
     origin = collect_provenance(
         benchmark_hash="sha256:0123",
         weights=dict.fromkeys(models, "sha256:4567"),
         methods={name: KNOWN.get(name, Method()) for name in methods},
         settings={"limit": None, "seed": seed, **settings},
     )
-    return RunResults(tuple(rows), origin, tuple(skipped), tuple(curves), tuple(shapes))
+    return RunResults(tuple(rows), origin, tuple(skipped), tuple(curves))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from functools import cache
@@ -104,3 +105,12 @@ def test_imports_have_no_cycle() -> None:
         if module != "oodshape":
             needs[module].add(other)
     TopologicalSorter(needs).prepare()  # a CycleError names the circle
+
+
+@pytest.mark.parametrize("package", sorted(name for name, path in MODULES.items() if path.name == "__init__.py"))
+def test_a_package_describes_the_modules_that_it_has(package: str) -> None:
+    text = ast.get_docstring(ast.parse(MODULES[package].read_text(encoding="utf-8"))) or ""
+    own = {name.removeprefix(f"{package}.") for name in MODULES if name.rpartition(".")[0] == package}
+    named = set(re.findall(r"`([a-z_]+)`", text))
+    assert named <= own
+    assert not named or package.count(".") > 1 or package == "oodshape.cli" or own <= named

@@ -164,7 +164,7 @@ def test_light_modules_need_nothing_heavy(place: Path) -> None:
         ("inspect guard.safetensors", "expected false rejection rate <= 10 %"),
         ("inspect guard.safetensors --json", '"calibration_images": 99'),
         ("watch scores.csv --guard guard.safetensors --page watch.html", "99 images"),
-        ("decide scores.csv --n-calibration 99 --out flagged.csv", "99 images: "),
+        ("decide scores.csv --out flagged.csv", "99 images: "),
     ],
 )
 def test_light_commands_run(words: str, expected: str, place: Path) -> None:

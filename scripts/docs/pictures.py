@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
 
 from lean import svg
-from oodshape.benchmark.curves import ScoreCurve, ThetaCurve
 from oodshape.features.feature_stats import FeatureStats
 from oodshape.features.features import Features
 from oodshape.methods.base import Shape
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
     from oodshape.studies.load_networks import StudyNetwork
 
 FEWEST = 20  # values in an interval that give a mean
+POINTS, BINS = 200, 40  # of a curve, and of a histogram
 
 
 def outside(network: StudyNetwork) -> dict[str, Features]:
@@ -48,16 +48,28 @@ def scores(detector: Detector, network: StudyNetwork) -> tuple[Any, Any]:
     return detector.score(network.id_test), torch.cat([detector.score(ood) for ood in outside(network).values()])
 
 
+class ThetaCurve(NamedTuple):
+    """Points (z, theta(z)) of the shaping function of a method."""
+
+    method: str
+    z: tuple[float, ...]
+    theta: tuple[float, ...]
+
+
 def theta_of(name: str, shape: Shape, network: StudyNetwork) -> ThetaCurve:
     """theta(z): itself where it is a function of one value, else its mean in each of OptFS's intervals."""
     edges = OptFS().fit(Training.of(network.train)).edges
-    exact = ThetaCurve.of(network.name, name, shape, float(edges[0]), float(edges[-1]))
-    if exact is not None:
-        return exact
+    z = torch.linspace(float(edges[0]), float(edges[-1]), POINTS)
+    z = z[z != 0]  # f(0) = 0 says nothing about theta there
+    row, column = z[None, :], z[:, None]
+    if shape.pointwise:
+        theta = shape.scale(row, torch.ones_like(row))[0]
+        if torch.equal(theta, shape.scale(column, torch.ones_like(column))[:, 0]):
+            return ThetaCurve(name, _short(z.tolist()), _short(theta.tolist()))
     count, mean, _ = profile_intervals(shape, [network.id_test, *outside(network).values()], edges)
     known = count > FEWEST
     middle = (edges[:-1].astype(np.float64) + edges[1:])[known] / 2
-    return ThetaCurve(model=network.name, method=name, z=_short(middle), theta=_short(mean[known]))
+    return ThetaCurve(name, _short(middle), _short(mean[known]))
 
 
 def _short(values: Any) -> tuple[float, ...]:
@@ -74,10 +86,11 @@ def histogram(name: str, pair: tuple[Any, Any], threshold: float | None = None) 
 
 
 def _histogram(axes: Axes, name: str, pair: tuple[Any, Any], threshold: float | None = None) -> None:
-    curve = ScoreCurve.of("", name, "", *pair)
-    edges = np.linspace(curve.low, curve.high, len(curve.id_counts) + 1)
-    for counts, color, label in ((curve.id_counts, ID_COLOR, "ID"), (curve.ood_counts, OOD_COLOR, "OOD")):
-        heights = np.divide(counts, max(sum(counts), 1))
+    inside, outside = (np.asarray(part, np.float64) for part in pair)
+    low, high = (pick(np.quantile(part, q) for part in (inside, outside)) for pick, q in ((min, 0.005), (max, 0.995)))
+    edges = np.linspace(low, high, BINS + 1)
+    for part, color, label in ((inside, ID_COLOR, "ID"), (outside, OOD_COLOR, "OOD")):
+        heights = np.histogram(part.clip(low, high), edges)[0] / len(part)
         axes.stairs(heights, edges, fill=True, color=color, alpha=0.35, label=label)
         axes.stairs(heights, edges, color=color, linewidth=1.2)
     if threshold is not None:

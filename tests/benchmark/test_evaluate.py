@@ -174,8 +174,7 @@ def test_folders_and_several_networks_can_be_repeated(folders: Path) -> None:
         cache=None,
     )
     assert [(row.model, row.family) for row in found.rows[::2]] == [("small", "ConvNet"), ("vit", "transformer")]
-    assert found.samples.images
-    benchmark, options = restore_benchmark(found, progress=False, samples=0)
+    benchmark, options = restore_benchmark(found, progress=False)
     compared = compare_runs(found, run_benchmark(benchmark, options))
     assert compared.same
     assert not compared.notes  # the same images and weights

@@ -12,22 +12,19 @@ from sklearn.metrics import auc, precision_recall_curve, roc_auc_score, roc_curv
 
 from commands import call
 from oodshape import Classifier, Features, InputError
-from oodshape.benchmark.openood_protocol import Protocol
-from oodshape.benchmark.plan import BenchOptions, Plan
+from oodshape.benchmark.plan import BenchOptions, Plan, settings_of_openood
 from oodshape.benchmark.run import run_benchmark
 from oodshape.benchmark.spec import Benchmark
 from oodshape.images.datasets.catalog import open_dataset
 from oodshape.images.decode.preprocessing import IMAGENET
 from oodshape.metrics.detection import Estimate
 from oodshape.networks import zoo
-from oodshape.report.tables.named_tables import make_named_tables
-from oodshape.report.tables.openood import openood_tables
 from openood_files import write_openood
 
 RUN = "cifar10_resnet18_32x32_base_e100_lr0.1_default"
 NAMES = ["openood-cifar10", "openood-cifar100", "openood-imagenet200", "openood-imagenet"]
 FEW = ("energy", "react", "ash-b", "vra-p", "klm", "optfs-e")
-EVERY = BenchOptions(any_list=True, resamples=5, samples=1, progress=False, batch_size=8)
+EVERY = BenchOptions(any_list=True, resamples=5, progress=False, batch_size=8)
 
 
 def trained(name: str, data: Path, benchmark: str, seed: int) -> dict[str, torch.Tensor]:
@@ -68,8 +65,8 @@ def options(place: Path) -> BenchOptions:
 def test_the_benchmarks_are_the_catalog(name: str) -> None:
     made = Benchmark.load(name)
     assert (made.settings, made.preprocessing, made.spectrum) == ("openood", "native", "")
-    sources = [made.train, made.val, made.test, made.ood_val]
-    assert sources == [f"catalog:{name}/{part}" for part in ("train", "val", "test", "ood-val")]
+    sources = [made.train, made.val, made.test]
+    assert sources == [f"catalog:{name}/{part}" for part in ("train", "val", "test")]
     from oodshape.images.datasets.catalog import CATALOG
 
     for role, sets in (("near", made.ood), ("far", made.ood), ("shifted", made.shifted)):
@@ -107,7 +104,7 @@ def scores_of(place: Path, seed: int, method: str, names: list[str]) -> dict[str
     }
     how = {"cache": place / "cache", "batch_size": 8, "progress": False}
     data = {name: Features.extract(classifier, part, entry.native, **how) for name, part in sets.items()}
-    setting = Protocol.of(Benchmark.load("openood-cifar10"), tuned=False).settings[method]
+    setting = settings_of_openood(Benchmark.load("openood-cifar10"))[method]
     detector = setting.method.fit(data[setting.fit])
     return {name: detector.score(part).double().numpy() for name, part in data.items()}
 
@@ -155,42 +152,6 @@ def test_one_command_and_no_renaming(place: Path, tmp_path: Path) -> None:
     assert (tmp_path / "out" / "report.html").is_file()
 
 
-def test_tuned_settings_are_said_in_every_head(place: Path, options: BenchOptions, tmp_path: Path) -> None:
-    small = Benchmark.load("openood-cifar10")
-    results = run_benchmark(small, replace(options, tuned=True))
-    said = results.provenance["settings"]
-    assert said["tuned_on"] == "val_tin, 6 images"
-    assert set(said["tuned"]) == {"ResNet18 s0", "ResNet18 s1"}
-    assert set(said["tuned"]["ResNet18 s0"]) == {"react", "ash-b", "vra-p"}
-    titles = [title for _, title, _ in openood_tables(results)]
-    titles += [part.title for kind in ("model", "ood", "groups") for part in make_named_tables(results, kind)]
-    assert all("settings chosen on OOD validation images: val_tin, 6 images" in title for title in titles)
-    with pytest.raises(InputError, match="no validation images, to choose by"):
-        Plan.of(replace(small, settings="general"), replace(options, tuned=True))
-
-
-def test_the_search_takes_the_first_best(place: Path) -> None:
-    """As OpenOOD does: AUROC of ID validation images against OOD validation images, over the grid in its order."""
-    protocol = Protocol.of(Benchmark.load("openood-cifar10"), tuned=True)
-    entry = zoo.model_entry("cifar10-resnet18")
-    classifier = Classifier(zoo.build(entry.name, place / "results" / RUN / "s0" / "best.ckpt"))
-    sources = {name: f"catalog:openood-cifar10/{name}" for name in ("val", "ood-val")}
-    sets = {name: open_dataset(source, place, place / "data", any_list=True) for name, source in sources.items()}
-    how = {"cache": place / "cache", "batch_size": 8, "progress": False}
-    data = {name: Features.extract(classifier, part, entry.native, **how) for name, part in sets.items()}
-    setting = protocol.settings["react"]
-    values = []
-    for method in setting.grid:
-        detector = method.fit(data["val"])
-        conf = np.concatenate([detector.score(data[name]).numpy() for name in ("val", "ood-val")])
-        values.append(roc_auc_score(np.repeat([1, 0], 6), conf))
-    best = protocol.choose(
-        "net", "react", setting.method, data["val"], lambda detector, name: (detector.score(data[name]), None)
-    )
-    assert best == setting.grid[int(np.argmax(values))]
-    assert list(protocol.chosen) == ["net"]
-
-
 def test_shifted_images_count_as_id(place: Path, options: BenchOptions) -> None:
     spectrum = Benchmark.load("openood-cifar10").full_spectrum()
     results = run_benchmark(spectrum, replace(options, methods=("energy",)))
@@ -218,7 +179,7 @@ def test_the_full_spectrum_of_imagenet_200(tmp_path: Path, torchvision_ops: obje
     net = zoo.build("imagenet200-resnet18")
     torch.save(net.state_dict(), file)
     spectrum = Benchmark.load("openood-imagenet200").full_spectrum()
-    how = {"resamples": 2, "samples": 0, "progress": False, "any_list": True}
+    how = {"resamples": 2, "progress": False, "any_list": True}
     results = run_benchmark(spectrum, BenchOptions(data=data, weights=tmp_path, methods=("energy",), **how))
     assert [row.ood for row in results.rows] == ["ssb_hard", "ninco", "inaturalist", "textures", "openimage_o"]
     assert {(row.model, row.n_id, row.n_ood) for row in results.rows} == {("ResNet18 s2", 8, 2)}

@@ -20,7 +20,7 @@ from oodshape.images.decode.preprocessing import DIGITS
 from oodshape.methods.shapes.clipping import VraP
 from oodshape.methods.shapes.optfs import OptFS
 from oodshape.networks import zoo
-from oodshape.report.pages.benchmark_page import page_data, write_benchmark_page
+from oodshape.report.pages.benchmark_page import write_benchmark_page
 from oodshape.report.tables.markdown_latex import to_latex, to_markdown
 from oodshape.report.tables.named_tables import make_named_tables
 from oodshape.report.tables.terminal import to_text
@@ -252,7 +252,6 @@ def test_results_name_them_stand_beside_the_paper_and_can_be_repeated() -> None:
     (table,) = make_named_tables(results, "model", paper=True)
     assert "ViT-B-16 (paper)" in table.groups
     assert any(note.startswith("Settings: those of the authors' code for cifar10") for note in table.notes)
-    assert page_data(results)["paper"] is not None
     other, chosen = restore_benchmark(results)
     assert (other.settings, other.of_paper) == ("authors-code", "cifar10")
     assert compare_runs(results, run_benchmark(other, replace(chosen, progress=False))).same

@@ -125,7 +125,7 @@ def published(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Serve
                 ),
             )
         for module in ("oodshape.cli.data", "oodshape.images.datasets.catalog"):
-            monkeypatch.setattr(f"{module}.all_sources", lambda: table)
+            monkeypatch.setattr(f"{module}.list_sources", lambda: table)
         monkeypatch.setattr(sources, "list_sources", lambda: table)
         yield server
 

@@ -133,7 +133,7 @@ def test_code_that_a_benchmark_names_needs_trust(tmp_path: Path, monkeypatch: py
         '[[models]]\nname = "code_in_toml:make"\n'
     )
     marker = tmp_path / "CODE_RAN"
-    bench = ("bench", "own.toml", "--methods", "msp", "--samples", "0", "--quiet", "--cache", "none", *FEW)
+    bench = ("bench", "own.toml", "--methods", "msp", "--quiet", "--cache", "none", *FEW)
     for words in (bench, ("study", "shaping", "--benchmark", "own.toml", "--cache", "none", *FEW)):
         done = call(*words, cwd=tmp_path)
         assert done.returncode == 2
@@ -149,7 +149,7 @@ def test_code_that_a_benchmark_names_needs_trust(tmp_path: Path, monkeypatch: py
 def test_code_that_results_name_needs_trust(tmp_path: Path) -> None:
     (tmp_path / "code_in_results.py").write_text(CODE)
     marker = tmp_path / "CODE_RAN"
-    few = ("--models", "ConvNet", "--methods", "msp", "--samples", "0", "--quiet", "--cache", "none", *FEW)
+    few = ("--models", "ConvNet", "--methods", "msp", "--quiet", "--cache", "none", *FEW)
     assert call("bench", "digits", "--out", "out", *few, cwd=tmp_path).returncode == 0
     file = tmp_path / "out" / "results.json"
     results = json.loads(file.read_text())

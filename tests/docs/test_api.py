@@ -48,6 +48,6 @@ def test_a_public_name_is_documented(name: str) -> None:
         assert {each for each in wanted if not each.startswith("_")} <= described
     for label, function in parts(name):
         text, signature = inspect.getdoc(function) or "", inspect.signature(function)
-        assert set(signature.parameters) - {"self", "cls"} <= entries(text, "Args"), label
+        assert set(signature.parameters) - {"self", "cls"} == entries(text, "Args"), label
         assert (signature.return_annotation in ("None", "Iterator[None]")) != ("\nReturns:\n" in text), label
         assert "raise InputError" not in inspect.getsource(function) or "\nRaises:\n" in text, label

@@ -67,7 +67,7 @@ def test_a_fit_on_the_command_line_gives_the_guard_of_one_process(cluster: str, 
 
 
 ONE = ActorPool(actors=1)
-SMALL = RunOptions(batch_size=4, progress=False)
+SMALL, FEW = (RunOptions(batch_size=size, progress=False) for size in (4, 16))
 
 
 def around(images: Any, act: Any) -> Any:
@@ -94,10 +94,9 @@ def test_a_worker_that_is_killed_costs_time_only(cluster: str, tmp_path: Path) -
             killed.touch()
             os.kill(os.getpid(), signal.SIGKILL)
 
-    how: dict[str, Any] = {"calibrate": held, "method": "knn", "progress": False, "batch_size": 16}
-    guard = fit_guard(MODEL, images=around(train, kill), pool=ONE, shards=4, **how)
+    guard, _ = fit_guard(open_model(MODEL), around(train, kill), held, FEW, method="knn", pool=ONE, shards=4)
     assert killed.exists()
-    alone = Guard.fit(MODEL, images=train, **how)
+    alone = Guard.fit(MODEL, images=train, calibrate=held, method="knn", **vars(FEW))
     assert guard.detector.n_train == alone.detector.n_train == 200
     letters = Subset(load_digits_sets()["letters"], range(40))
     assert_same_scores(guard, alone, letters)
@@ -147,7 +146,7 @@ def test_a_worker_without_memory_is_one_line(cluster: str) -> None:
 
     images = around(Subset(load_digits_sets()["train"], range(200)), large)
     with pytest.raises(InputError, match="^a worker ran out of memory: take fewer actors") as error:
-        fit_guard(MODEL, images=images, method="energy", pool=ONE, shards=1, progress=False)
+        fit_guard(open_model(MODEL), images, run=FEW, method="energy", pool=ONE, shards=1)
     assert "\n" not in str(error.value)
 
 
@@ -168,14 +167,11 @@ def on_node(images: Any, seen: Path, dies: str = "") -> Any:
     return around(images, note)
 
 
-KNN: dict[str, Any] = {"method": "knn", "progress": False, "batch_size": 16}
-
-
 def test_two_nodes_give_the_guard_of_one_process(nodes: Any, tmp_path: Path) -> None:
     train, held = (Subset(load_digits_sets()[name], range(200)) for name in ("train", "test"))
     images = on_node(train, tmp_path / "seen")
-    guard = fit_guard(MODEL, images=images, calibrate=held, pool=ActorPool(actors=2), shards=6, **KNN)
-    alone = Guard.fit(MODEL, images=train, calibrate=held, **KNN)
+    guard, _ = fit_guard(open_model(MODEL), images, held, FEW, method="knn", pool=ActorPool(actors=2), shards=6)
+    alone = Guard.fit(MODEL, images=train, calibrate=held, method="knn", **vars(FEW))
     assert guard.detector.n_train == alone.detector.n_train == 200
     assert_same_scores(guard, alone, held)
     assert len(list((tmp_path / "seen").iterdir())) == 2

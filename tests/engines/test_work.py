@@ -88,8 +88,6 @@ def test_a_shard_that_is_there_is_not_scored_again(digits: Path, tmp_path: Path)
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (("collect", "--images", ".", "--shard", "1/2"), "the engine ray makes its own shards"),
-        (("collect", "--images", ".", "--cache", "c"), "keeps no features"),
         (("fit", "--parts", "p.safetensors"), "the engine ray takes --images, not --parts"),
         (("score", "--images", ".", "--guard", "guard.safetensors", "--shard", "1/2"), "makes its own shards"),
     ],
@@ -104,14 +102,14 @@ def test_what_the_engine_does_not_do_is_said_in_one_line(words: tuple[str, ...],
 def test_without_ray_one_line_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch, digits: Path) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(InputError, match=r"^the engine ray needs ray: pip install 'oodshape\[ray\]'$"):
-        fit_guard(MODEL, images=digits / "train", method="energy", progress=False)
+        fit_guard(open_model(MODEL), digits / "train", method="energy")
 
 
 def test_too_few_images_are_refused_before_any_is_read(monkeypatch: pytest.MonkeyPatch, digits: Path) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
     few = Subset(open_images(digits / "train"), range(40))
     with pytest.raises(InputError, match="alpha = 0.05 needs 19 there, so 95 in all, got 40"):
-        fit_guard(MODEL, images=few, method="energy", progress=False)
+        fit_guard(open_model(MODEL), few, method="energy")
 
 
 @pytest.mark.parametrize(

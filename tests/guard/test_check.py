@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,13 +11,11 @@ import pytest
 import torch
 
 from oodshape import METHODS, Classifier, Guard, InputError, evaluate
-from oodshape.guard.check import Check, compute_exact_rate
+from oodshape.guard.check import compute_exact_rate
 from oodshape.guard.explain import Explanation
-from oodshape.images.datasets.digits import load_digits_sets
-from oodshape.images.sources.image_set import ArraySet
 from oodshape.networks.model_names import imagenet_classes
 from oodshape.networks.zoo import build
-from oodshape.report.pages.check_page import describe_accuracy, verdict, write_check_page
+from oodshape.report.pages.check_page import verdict, write_check_page
 
 MODEL = "zoo:digits-convnet"
 
@@ -75,16 +72,10 @@ def test_labels_that_are_not_the_networks_classes(guard: Guard, digits: Path, tm
 
     one_based, said = listed("list.csv", 1), r"label 8 is not in 0\.\.7: the network has 8 classes"
     with pytest.raises(InputError, match=said):
-        guard.check(one_based, digits / "letters", model=MODEL, progress=False)
-    with pytest.raises(InputError, match=said):
         Guard.fit(MODEL, images=one_based, calibrate=digits / "test", method="msp", progress=False)
     with pytest.raises(InputError, match=said):
         evaluate(MODEL, train=digits / "train", id=one_based, ood={"a": digits / "letters"}, methods="msp", cache=None)
-    # the OOD images' labels are their own
-    assert guard.check(digits / "test", one_based, model=MODEL, progress=False).outside[0].labels is None
     wrong, by_chance = listed("list.csv", -1), r"the labels are predicted as by chance \(0.0 % of"
-    with pytest.warns(UserWarning, match=by_chance):
-        guard.check(wrong, digits / "letters", model=MODEL, progress=False)
     with pytest.warns(UserWarning, match=by_chance):
         evaluate(MODEL, train=digits / "train", id=wrong, ood={"a": digits / "letters"}, methods="msp", cache=None)
 
@@ -104,54 +95,6 @@ def test_exact_shares() -> None:
 pytestmark = pytest.mark.filterwarnings("ignore:.*are known to have been used")
 
 
-@pytest.fixture(scope="module")
-def check(guard: Guard, digits: Path) -> Check:
-    return guard.check(digits / "val", digits / "letters", model=MODEL, progress=False)
-
-
-def test_folders_are_classes_by_their_names(check: Check, guard: Guard, digits: Path) -> None:
-    names = [Path(path).parent.name for path, _ in check.inside.pairs]
-    assert [guard.about.classes[label] for label in check.inside.labels] == names
-    assert check.outside[0].labels is None
-
-
-def test_the_figures_by_hand(check: Check) -> None:
-    # the network is right on all of these: make it wrong on some
-    inside = check.inside
-    wrong = np.arange(len(inside.labels)) % 7 == 0
-    labels = np.where(wrong, (inside.classes + 1) % 8, inside.classes)
-    labels[3] = -1  # not known
-    known = labels >= 0
-    found = replace(check, inside=replace(inside, labels=labels)).selective
-    assert found.images == len(labels) - 1
-    right = inside.classes == labels
-    assert found.accuracy == compute_exact_rate(int(right[known].sum()), int(known.sum()))
-    for name, scores in inside.judged.items():
-        kept = scores.passed & known
-        assert found.accepted[name] == compute_exact_rate(int(right[kept].sum()), int(kept.sum()))
-    (line,) = describe_accuracy(replace(check, inside=replace(inside, labels=labels)))
-    assert f"accuracy {100 * found.accuracy.value:.1f} % on" in line
-
-
-def test_without_labels_there_is_nothing_to_say(guard: Guard, digits: Path) -> None:
-    found = guard.check(digits / "letters", digits / "test", model=MODEL, progress=False)
-    assert found.selective is None
-    assert describe_accuracy(found) == []
-
-
-def test_lists_and_data_sets_bring_numbers(guard: Guard, digits: Path, tmp_path: Path) -> None:
-    files = sorted((digits / "val").rglob("*.png"))[:30]
-    lines = [f"{file},{guard.about.classes.index(file.parent.name)}" for file in files]
-    (tmp_path / "list.csv").write_text("\n".join(["path,label", *lines]))
-    given = guard.check(str(tmp_path / "list.csv"), digits / "letters", model=MODEL, progress=False)
-    assert [guard.about.classes[label] for label in given.inside.labels] == [file.parent.name for file in files]
-    held = load_digits_sets()["test"]
-    some = ArraySet("some", held.images[:20], held.labels[:20])
-    assert guard.check(some, digits / "letters", model=MODEL, progress=False).inside.labels.tolist() == (
-        held.labels[:20].tolist()
-    )
-
-
 def test_folders_of_imagenet_have_names(digits: Path, tmp_path: Path) -> None:
     ids, names = zip(*list(imagenet_classes().items())[:8], strict=True)
     for each in ("train", "val"):
@@ -160,16 +103,6 @@ def test_folders_of_imagenet_have_names(digits: Path, tmp_path: Path) -> None:
             (tmp_path / each / f"digit {number}").rename(tmp_path / each / name)
     made = Guard.fit(MODEL, images=tmp_path / "train", calibrate=tmp_path / "val", method="msp", progress=False)
     assert made.classes == names
-    found = made.check(tmp_path / "val", digits / "letters", model=MODEL, progress=False)
-    assert found.selective.accuracy.value > 0.9
-
-
-def test_foreign_folders_are_no_classes(guard: Guard, digits: Path, tmp_path: Path) -> None:
-    for name in ("monday", "tuesday"):
-        (tmp_path / "days" / name).mkdir(parents=True)
-        for file in sorted((digits / "test").iterdir())[:3]:
-            (tmp_path / "days" / name / file.name).symlink_to(file)
-    assert guard.check(tmp_path / "days", digits / "letters", model=MODEL, progress=False).inside.labels is None
 
 
 @pytest.fixture(scope="module")

@@ -44,16 +44,15 @@ def test_labels_of_rejected_and_borderline_images_become_an_ood_set(place: Path)
 
 def test_a_random_sample_hides_the_decision_and_makes_a_calibration_set(place: Path) -> None:
     drawn = []
-    for seed in ("1", "1", "2"):
-        words = ("scores.csv", "--sample", "4", "--seed", seed, "--out", "sample.csv")
-        assert call("review", *words, cwd=place).returncode == 0
+    for _ in range(2):
+        assert call("review", "scores.csv", "--sample", "4", "--out", "sample.csv", cwd=place).returncode == 0
         rows = list(csv.DictReader((place / "sample.csv").read_text().splitlines()))
         assert {(row["class"], row["p_value"], row["label"]) for row in rows} == {("", "", "")}
         drawn.append([row["path"] for row in rows])
-    assert drawn[0] == drawn[1] != drawn[2]
+    assert drawn[0] == drawn[1]
     (place / "sample.csv").write_text((place / "sample.csv").read_text().replace(",,,,", ", ID ,,,"))
     assert call("review", "--labels", "sample.csv", "--take", "id", "--out", "id.csv", cwd=place).returncode == 0
-    assert sorted(drawn[2]) == sorted((place / "id.csv").read_text().split("\n")[1:-1])
+    assert sorted(drawn[1]) == sorted((place / "id.csv").read_text().split("\n")[1:-1])
 
 
 @pytest.mark.parametrize(

@@ -189,13 +189,13 @@ def test_every_format_is_decided_alike(kind: str, tmp_path: Path) -> None:
     wanted = {row.path for row, yes in zip(scored, flags, strict=True) if yes}
     assert 25 <= len(wanted) < 50
     scores = write(tmp_path / f"scores.{kind}", table)
-    for known in ((), ("--n-calibration", str(N))):
-        done = call("decide", str(scores), "--fdr", "0.1", *known, cwd=tmp_path)
-        assert done.returncode == 0, done.stderr
-        assert flagged(done.stdout) == wanted
-        assert f"100 images: {len(wanted)} flagged as OOD" in done.stderr
-        assert "1 more could not be read" in done.stderr
-    assert "with 199 calibration images no p-value is below 1 / 200: at least 5 of 100" in done.stderr
+    done = call("decide", str(scores), "--fdr", "0.1", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert flagged(done.stdout) == wanted
+    assert f"100 images: {len(wanted)} flagged as OOD" in done.stderr
+    assert "1 more could not be read" in done.stderr
+    known = decide_scores(str(scores), 0.1, calibration=Calibration(N)).lines()
+    assert known[-1].startswith("with 199 calibration images no p-value is below 1 / 200: at least 5 of 100")
     for end in ("csv", "jsonl", kind):
         done = call("decide", str(scores), "--out", f"decided.{end}", cwd=tmp_path)
         assert f"wrote decided.{end}" in done.stdout
@@ -220,8 +220,8 @@ def test_what_it_cannot_do_is_said(tmp_path: Path) -> None:
     assert not found.flagged.any()  # four of the smallest p-values there are, and five are needed
     assert 80 < found.readable.sum() <= 100
     assert found.fewest == 5
-    done = call("decide", str(scores), "--fdr", "0.001", "--n-calibration", str(N), cwd=tmp_path)
-    assert "nothing can be flagged" in done.stderr
+    found = decide_scores(str(scores), 0.001, calibration=Calibration(N))
+    assert "nothing can be flagged" in found.lines()[-1]
 
 
 def test_several_calibrations_in_one_file_are_refused(tmp_path: Path) -> None:
@@ -235,10 +235,8 @@ def test_several_calibrations_in_one_file_are_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("scores.csv", "--n-calibration", "99"), "no multiple of 1 / 100"),
         (("scores.csv", "--fdr", "10"), "did you mean 0.1"),
         (("scores.csv", "--out", "decided.txt"), "must end in .csv"),
-        (("scores.csv", "--n-calibration", "99", "--guard", "guard"), "not both"),
         (("none.csv",), "nothing to decide"),
         (("-",), "give a file"),
         (("other.csv",), "there is no file"),

@@ -121,17 +121,15 @@ def test_the_history_has_60_to_120_blocks() -> None:
 
 def test_no_split_of_the_stream_changes_anything(tmp_path: Path) -> None:
     p = np.concatenate([calm(1800), shifted(600)])
-    labels = [f"class {i % 3}" for i in range(len(p))]
-    whole = Watch.begin(**PROMISE).after(p, labels=labels)
+    whole = Watch.begin(**PROMISE).after(p)
     parts = Watch.begin(**PROMISE)
-    for piece in np.split(np.arange(len(p)), [1, 999, 1000, 1001, 1801, 2300]):
-        parts = parts.after(p[piece], labels=[labels[i] for i in piece])
+    for piece in np.split(p, [1, 999, 1000, 1001, 1801, 2300]):
+        parts = parts.after(piece)
         parts.save(tmp_path / "state.safetensors")
         assert Watch.load(tmp_path / "state.safetensors") == parts
         parts = Watch.load(tmp_path / "state.safetensors")
-    for name in ("sizes", "rejected", "classes"):
+    for name in ("sizes", "rejected"):
         np.testing.assert_array_equal(getattr(whole.history, name), getattr(parts.history, name))
-    assert whole.history.names == parts.history.names == ("class 0", "class 1", "class 2")
     assert (whole.seen, whole.rejection, whole.middle) == (parts.seen, parts.rejection, parts.middle)
     assert len(whole.history.events) == len(parts.history.events) == 1
 
@@ -159,8 +157,6 @@ def test_verdicts_and_rows_are_added() -> None:
     rows = [Scored("a.png", "dog", 9.9, 0.7, True), Scored("b.png", error="broken"), Scored("c.png", 7, 9.9, 0.9, True)]
     watch = Watch.begin(**PROMISE).add(verdict).add([verdict, verdict]).add(rows)
     assert (watch.seen, watch.rejection.hits, watch.unreadable) == (5, 3, 1)
-    classes = dict(zip(watch.history.names, watch.history.classes.tolist(), strict=True))
-    assert classes == {"cat": [0, 3], "dog": [1, 0], "7": [1, 0]}
 
 
 def test_the_command(tmp_path: Path) -> None:
@@ -218,12 +214,10 @@ def test_the_command_over_time(tmp_path: Path) -> None:
         "w-rejected.csv",
         "accepted and rejected alike",
         "the change began near image 1,",
-        "Classes",
         "allowed: up to 7.1 %",
         "&lt;b&gt;",
     ):
         assert said in page, said
-    assert '<td class="words"><b>' not in page
     seen = call("watch", "--state", "w.safetensors", "--page", "w2.html", cwd=tmp_path)
     assert seen.returncode == 3
     assert (tmp_path / "w2.html").read_text() == page.replace("w-rejected", "w2-rejected")
@@ -244,13 +238,11 @@ def test_the_command_over_time(tmp_path: Path) -> None:
         ({"rejected": np.array([4])}, "a history rejects more images than it has"),
         ({"rejected": np.array([0, 0])}, "T"),
         ({"p_values": np.array([[1, 1, 1]])}, "a history has other columns"),
-        ({"classes": np.ones((2, 3), np.int64)}, "other counts than two for each of 2 classes"),
-        ({"names": ("cat",)}, "other counts than two for each of 1 classes"),
     ],
 )
 def test_a_history_that_no_stream_leads_to_is_refused(changes: dict[str, Any], said: str) -> None:
     """A damaged state with the right checksum ended in an IndexError at its next image."""
-    whole = history_room.History().after(np.array([0.1, 0.5, 0.9]), np.zeros(3, bool), 0, ("cat", "dog", "cat"))
+    whole = history_room.History().after(np.array([0.1, 0.5, 0.9]), np.zeros(3, bool), 0)
     with pytest.raises(InputError, match=said):
         replace(whole, **changes)
 
@@ -328,8 +320,6 @@ def test_other_formats_have_places_too(ending: str, tmp_path: Path) -> None:
     write(4)
     last = watch_file(table, state)
     assert (last.seen, last.unreadable) == (3, 1)
-    classes = dict(zip(last.history.names, last.history.classes.tolist(), strict=True))
-    assert classes == {"cat": [2, 0], "dog": [0, 1]}
 
 
 def test_scores_of_another_guard_are_refused(tmp_path: Path) -> None:

@@ -116,22 +116,6 @@ def test_the_settings_are_openoods(name: str, real: dict) -> None:
     same(real, setting, oracle)
 
 
-@pytest.mark.parametrize(
-    ("name", "method", "oracle"),
-    [
-        ("react", SETTINGS["react"].grid[0], partial(theirs.react, percentile=85)),
-        ("ash-b", SETTINGS["ash-b"].grid[0], partial(theirs.ash, percentile=65)),
-        ("scale", SETTINGS["scale"].grid[-1], partial(theirs.scale, percentile=95)),
-        ("gen", SETTINGS["gen"].grid[23], partial(theirs.gen, gamma=1, top=1000)),
-        ("knn", SETTINGS["knn"].grid[-1], partial(theirs.knn, k=1000)),
-        ("fdbd", SETTINGS["fdbd"].grid[1], partial(theirs.fdbd, centred=False)),
-        ("nci", SETTINGS["nci"].grid[-1], partial(theirs.nci, alpha=0.1)),
-    ],
-)
-def test_the_ends_of_the_grids_are_openoods(name: str, method, oracle, real: dict) -> None:
-    same(real, replace(SETTINGS[name], method=method), oracle)
-
-
 def test_odin_is_openoods() -> None:
     """Its step is in units of the preprocessing's std, and its sign of a zero gradient is +1."""
     std = (0.2470, 0.2435, 0.2616)

@@ -22,8 +22,8 @@ from oodshape.metrics.conformal import (
     group_by_class,
     images_needed,
     p_values,
-    rejected_count,
-    rejected_share,
+    rejected_count_limits,
+    rejection_rate_limits,
     threshold,
     threshold_rank,
 )
@@ -54,11 +54,11 @@ def test_the_rejected_count_follows_the_beta_binomial_law() -> None:
     # a binomial with the same mean is too narrow: the test can tell
     narrow = runs * np.append(binom(fresh, 0.1).pmf(np.arange(cells)), binom(fresh, 0.1).sf(cells - 1))
     assert chisquare(seen, narrow).pvalue < 1e-6
-    low, high = rejected_count(n, alpha, fresh)
+    low, high = rejected_count_limits(n, alpha, fresh)
     assert np.mean((counts < low) | (counts > high)) <= 0.01 + 3 * np.sqrt(0.01 / runs)
     assert law.cdf(low - 1) <= 0.005 < law.cdf(low)
     assert law.sf(high) <= 0.005 < law.sf(high - 1)
-    shares = rejected_share(n, alpha)
+    shares = rejection_rate_limits(n, alpha)
     assert 0 < shares[0] < 0.1 < shares[1] < 0.3
 
 

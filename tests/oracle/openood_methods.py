@@ -159,13 +159,13 @@ def nnguide(data: Data, z: Array, bank: Array, k: int = 100) -> Array:
     return np.sort(_unit(z) @ guide.T, axis=1)[:, -k:].mean(axis=1) * logsumexp(data.logits(z), axis=1)
 
 
-def fdbd(data: Data, z: Array, *, centred: bool = True) -> Array:
+def fdbd(data: Data, z: Array) -> Array:
     logits = data.logits(z)
     first = logits.argmax(axis=1)
     gaps = np.abs(logits - logits.max(axis=1, keepdims=True))
     lengths = np.linalg.norm(data.weight[None] - data.weight[:, None], axis=2)
     np.fill_diagonal(lengths, 1)
-    away = np.linalg.norm(z - data.train.mean(axis=0) if centred else z, axis=1)
+    away = np.linalg.norm(z - data.train.mean(axis=0), axis=1)
     return (gaps / lengths[first]).sum(axis=1) / away
 
 

@@ -40,7 +40,7 @@ def pages(one_thread: None, folder: Path, tmp_path_factory: pytest.TempPathFacto
         rows.add(row)
     write_scored_page(guard, source, stream_images(str(made / "letters")), rows, made / "score.html", Origin())
     calm = np.random.default_rng(0).integers(1, 1001, 700) / 1000
-    watch = Watch.begin(alpha=0.05, n_calibration=999).after(calm, labels=["cat", "dog"] * 350)
+    watch = Watch.begin(alpha=0.05, n_calibration=999).after(calm)
     write_watch_page(watch, made / "calm.html")
     alarmed = watch.after(calm**4 + 1e-3).reset().after(calm**4 + 1e-3)
     paths = [*(made / "letters").iterdir(), made / "gone.png"]

@@ -143,7 +143,7 @@ def test_images_stand_by_verdict_and_p_value(shown: Opened, made: tuple[Path, Ch
 
 def test_classes_are_ranked_at_the_threshold_of_the_guard(shown: Opened, made: tuple[Path, Check]) -> None:
     inside = made[1].inside
-    names, p_values = [str(made[1].guard.label(label)) for label in inside.labels], inside.guard.p_values
+    names, p_values = [str(made[1].guard.label(label)) for label in inside.classes], inside.guard.p_values
     rows = "rows => rows.map(row => [...row.children].slice(0, 3).map(cell => cell.textContent))"
     out = Counter(name for name, p in zip(names, p_values, strict=True) if p <= 0.05)
     wanted = sorted(Counter(names).items(), key=lambda each: (each[1] < 10, -out[each[0]] / each[1], -each[1], each[0]))

@@ -7,13 +7,13 @@ import pytest
 
 from oodshape import METHODS, Features
 from oodshape.report.pages.scored_page import _verdict
-from oodshape.report.pages.scored_set import ScoredSet, ShownImage, _find_common_folder
+from oodshape.report.pages.scored_set import ScoredSet, ShownImage
 
 MODEL = "zoo:digits-convnet"
 
 
-def item(p: float, path: str = "a.png", label: str = "cat", truth: str = "") -> ShownImage:
-    return ShownImage(p, -p, (path, 0), label, truth)
+def item(p: float, path: str = "a.png", label: str = "cat") -> ShownImage:
+    return ShownImage(p, -p, (path, 0), label)
 
 
 def test_rejected_at_each_tick_by_hand() -> None:
@@ -45,17 +45,14 @@ def test_a_sample_holds_both_ends_and_some_of_all() -> None:
     assert len(few.items) == 30
 
 
-def test_groups_are_ranked_by_their_rate() -> None:
+def test_classes_are_ranked_by_their_rate() -> None:
     scored_set = ScoredSet("set", "id", 10, alpha=0.05)
     for row in range(400):
-        folder = f"in/{row % 4}"
-        # folder 3 rejects half of its images, the others a twentieth
+        # class 3 rejects half of its images, the others a twentieth
         rejected = row // 4 % (2 if row % 4 == 3 else 20) == 0
-        scored_set.add(item(0.01 if rejected else 0.5, f"{folder}/{row}.png", "dog", "dog" if row % 2 else "cat"))
-    assert scored_set.folders[0] == ("in/3", 100, 50)
-    assert {group.name: group.images for group in scored_set.classes} == {"cat": 200, "dog": 200}
-    assert _find_common_folder(group.name for group in scored_set.folders) == "in/"
-    assert _find_common_folder(["/a", "b"]) == ""
+        scored_set.add(item(0.01 if rejected else 0.5, f"{row}.png", str(row % 4)))
+    assert scored_set.classes[0] == ("3", 100, 50)
+    assert [each.images for each in scored_set.classes] == [100] * 4
 
 
 RNG = np.random.default_rng(0)
@@ -72,7 +69,7 @@ def test_few_calibration_images_explain_more_rejections(calibration: int, reject
     scored_set, images = ScoredSet("inbox", "new", 10, alpha=0.05), 1000
     for number in range(images):
         p_value = 0.01 if number < rejected * images else 0.5
-        scored_set.add(ShownImage(p_value, p_value, ("a.png", number), "0", ""))
+        scored_set.add(ShownImage(p_value, p_value, ("a.png", number), "0"))
     _, counted, explained = _verdict(scored_set, detector)
     assert f"{round(rejected * images)} of 1,000 images rejected" in counted
     assert said in explained

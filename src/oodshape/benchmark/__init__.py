@@ -1,6 +1,7 @@
-"""Methods x networks x sets -> Results.
+"""Methods x networks x sets -> results.
 
-`spec` reads what is compared (`specs` holds the benchmarks that come with the package), `prepared` finds what is here
-of it, `run` extracts, fits, scores and measures, `results` keeps the rows with their provenance, `curves` and
-`hardest_images` what pages draw. Nothing here prints: that is `report`'s.
+`spec` reads a benchmark (`specs` has those of the package), `plan` finds what is available, `run` extracts, fits,
+scores and measures, with `perturbed_scores` for methods that change the image. `results` holds the rows with their
+provenance, `kept_scores` the scores, `curves` what pages draw. `comparisons` compares methods, `repeat` repeats a run.
+Nothing here prints; `oodshape.report` does.
 """

@@ -45,7 +45,7 @@ class Average:
 
 @dataclass(frozen=True, kw_only=True)
 class Ties:
-    """The best method by AUROC on a network and an OOD set, and those that cannot be told from it there.
+    """The best method by AUROC on a network and an OOD set, and those that do not differ significantly from it.
 
     No difference: p >= 0.05 after correction over all pairs of methods. "" stands for the mean over all.
     """
@@ -61,7 +61,7 @@ class Ties:
 
 
 def find_ties(scores: KeptScores) -> Iterator[Ties]:
-    """The best method and its equals: per network and OOD set, per network, per OOD set and over everything."""
+    """Find the best method and those tied with it: per network and OOD set, per network, per OOD set and overall."""
     whole: dict[str, dict[str, MeanAuroc]] = {}  # OOD set -> method -> the mean over networks so far
     shared = _shared(scores)
     for place, model in enumerate(scores.by_model):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,6 @@ from oodshape.metrics.significance import Scores
 
 FILE = "scores.parquet"
 INSIDE = "ID"  # the name of the ID set in the file
-MOST = 5_000_000  # scores: up to these a run keeps them unasked
-WITHOUT = "scores are kept as Parquet, which needs pyarrow: pip install 'oodshape[parquet]'"
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,24 +40,16 @@ class KeptScores:
             for method, sets in self.by_model[model].items()
         }
 
-    @property
-    def count(self) -> int:
-        """How many scores there are."""
-        return sum(len(s) for methods in self.by_model.values() for sets in methods.values() for s in sets.values())
-
-    def wanted(self, asked: bool | None) -> bool:
-        """Whether they go into a file: as asked, else where they are few and pyarrow is here."""
-        if asked is False:
-            return False
-        here = _has_pyarrow()
-        if asked and not here:
-            raise InputError(WITHOUT)
-        return here and (bool(asked) or self.count <= MOST)
-
     def save(self, folder: Path) -> None:
-        """Write scores.parquet: model, set, image (its number in the set), and a column per method."""
+        """Write scores.parquet: model, set, image (its number in the set), and a column per method.
+
+        Without pyarrow nothing is written, and a file of an earlier run is removed.
+        """
         from pandas import concat
 
+        (folder / FILE).unlink(missing_ok=True)
+        if find_spec("pyarrow") is None:
+            return
         frame = concat(list(self._frames()), ignore_index=True)
         with replacing(folder / FILE) as temporary:
             frame.to_parquet(temporary, index=False, write_page_checksum=True)
@@ -77,9 +68,7 @@ class KeptScores:
         """The scores next to a results.json, or in the folder of a run."""
         file = (path if path.is_dir() else path.parent) / FILE
         if not file.is_file():
-            raise InputError(f"there is no {file}: run the benchmark again with --keep-scores")
-        if not _has_pyarrow():
-            raise InputError(WITHOUT)
+            raise InputError(f"there is no {file}: run the benchmark again, with pyarrow (oodshape[parquet])")
         import pandas
 
         try:
@@ -100,9 +89,3 @@ class KeptScores:
                     continue  # a method that this network did not run
                 kept.by_model.setdefault(str(model), {})[method] = sets
         return kept
-
-
-def _has_pyarrow() -> bool:
-    from importlib.util import find_spec
-
-    return find_spec("pyarrow") is not None

@@ -1,9 +1,8 @@
-"""What a run needs before anything is computed: the networks with weights, the sets that are here, the methods."""
+"""The plan of a run: networks with weights, available image sets, and methods."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
@@ -11,7 +10,6 @@ from typing import Any
 
 from torch import Tensor
 
-from oodshape.benchmark import openood_protocol as openood
 from oodshape.benchmark.perturbed_scores import BATCH, SEEN, fit_perturbation, score_perturbed, score_tensors
 from oodshape.benchmark.spec import AUTHORS, ID_SETS, UNCROPPED, Benchmark, ModelSpec
 from oodshape.core.errors import InputError, check_trust
@@ -25,6 +23,7 @@ from oodshape.images.decode.preprocessing import Preprocessing
 from oodshape.images.sources.image_set import ImageSet, limit_images
 from oodshape.images.sources.memory import iterate_prepared
 from oodshape.methods.detector import Detector, Method
+from oodshape.methods.openood_settings import OpenOODSetting, openood_settings
 from oodshape.methods.registry import METHODS, authors_methods, find_record, make_method, paper_methods
 from oodshape.networks import zoo
 from oodshape.networks.classifier import Classifier, guess_family
@@ -36,6 +35,8 @@ from oodshape.networks.model_names import KNOWN, read_class_names
 from oodshape.networks.zero_shot import PROMPT
 
 ZOO = "zoo:"
+OPENOOD = "openood"  # its settings
+VAL = "val"  # its ID validation images among the sets of a run
 FEATURES_ONLY = "this method changes images: it needs a network and images, and got features"
 
 
@@ -48,11 +49,8 @@ class BenchOptions(ModelOptions, SubsetOptions, CacheOptions, RunOptions):
     seed: int = 0
     seeds: int = 1  # how many runs, from `seed` on, where anything is random
     resamples: int = 200
-    keep_scores: bool | None = None  # write the scores of every image with the results; None: where they are few
     data: Path | None = None
-    samples: int = 6  # how many of the most wrong images of each set are kept as thumbnails
     head: str | None = None  # the layer that gives the logits, in every network; None: as each says, or found
-    tuned: bool = False  # whether settings are chosen on OOD validation images
     any_list: bool = False  # whether lists of images need not be the published ones
 
     @property
@@ -63,7 +61,7 @@ class BenchOptions(ModelOptions, SubsetOptions, CacheOptions, RunOptions):
 
 @dataclass(frozen=True, eq=False)
 class TensorSet:
-    """Batches of tensors that networks take as they are: a DataLoader, or any iterable of batches."""
+    """Prepared images: a DataLoader, or any iterable of batches of tensors."""
 
     name: str
     batches: Any
@@ -75,7 +73,7 @@ Images = ImageSet | TensorSet | Features  # what a run reads features from
 
 @dataclass(frozen=True, eq=False)
 class PlannedNetwork:
-    """What opens a network of a run, and its preprocessing where it is not the model's own."""
+    """How to open a network of a run, and its preprocessing if it is not the model's own."""
 
     spec: ModelSpec
     model: AnyModel | Head  # a head alone: the sets are features
@@ -188,14 +186,23 @@ class BenchModel:
 
 def select_methods(benchmark: Benchmark, names: tuple[str, ...] = ()) -> dict[str, Method]:
     """The methods of a run, with the hyperparameters that the benchmark asks for."""
-    if benchmark.settings == openood.NAME:
-        table = openood.Protocol.of(benchmark, tuned=False).methods
+    own = settings_of_openood(benchmark)
+    if own:
+        table = {name: own[name].method if name in own else method for name, method in METHODS.items()}
     else:
         table = apply_settings(benchmark.settings, benchmark.of_paper, benchmark.name, shipped=benchmark.shipped)
     if not names:
         return table
     chosen = {record.id: table.get(record.id) or make_method(record) for record in map(find_record, names)}
     return {name: chosen.pop(name) for name in table if name in chosen} | chosen
+
+
+def settings_of_openood(benchmark: Benchmark) -> dict[str, OpenOODSetting]:
+    """OpenOOD's settings, where the benchmark asks for them; ODIN's step is in units of a network's preprocessing."""
+    if benchmark.settings != OPENOOD:
+        return {}
+    known = [zoo.model_entry(spec.name) for spec in benchmark.models if ":" not in spec.name]
+    return openood_settings(known[0].native.std if known else (1.0,))
 
 
 def apply_settings(settings: str, id_set: str, where: str, *, shipped: bool = False) -> dict[str, Method]:
@@ -216,7 +223,7 @@ def apply_settings(settings: str, id_set: str, where: str, *, shipped: bool = Fa
 
 @dataclass
 class Plan:
-    """A benchmark with what is here of it."""
+    """A benchmark with the networks, sets and methods that are available."""
 
     benchmark: Benchmark
     options: BenchOptions
@@ -224,26 +231,27 @@ class Plan:
     networks: dict[str, PlannedNetwork]  # by title
     sets: dict[str, Images]
     skipped: list[tuple[str, str]]  # (network or OOD set, why)
-    protocol: openood.Protocol
+    fit_on: dict[str, str] = field(default_factory=dict)  # the set that a method is fitted on, where not `train`
     runs: dict[str, str] = field(default_factory=dict)  # the networks of which a title is one training run of several
     in_memory: tuple[str, ...] = ()  # what no file names, so that the run cannot be repeated from its results
     labels: Tensor | None = None  # of the test images, where they come without
 
     @classmethod
     def of(cls, benchmark: Benchmark, options: BenchOptions) -> Plan:
-        """Look at what is here; nothing is opened yet."""
+        """Find what is available; nothing is opened yet."""
         methods = {
             name: reseed(each, options.seed) for name, each in select_methods(benchmark, options.methods).items()
         }
-        protocol = openood.Protocol.of(benchmark, tuned=options.tuned)
+        own = settings_of_openood(benchmark)
+        fit_on = {name: own[name].fit for name in methods if name in own and own[name].fit != "train"}
         for spec in benchmark.chosen(list(options.models)):
             if runs_named_code(spec.name):
                 check_trust(f"the benchmark {benchmark.name!r} names code to run: {spec.name!r}", options.trust_code)
         specs = {spec: _training_runs(spec, options.weights) for spec in benchmark.chosen(list(options.models))}
         runs = {run.title: spec.title for spec, found in specs.items() for run in found if run is not spec}
         networks, gone = _networks(benchmark, options, [run for found in specs.values() for run in found])
-        sets, skipped = _sets(benchmark, options, protocol, methods)
-        return cls(benchmark, options, methods, networks, sets, [*gone, *skipped], protocol, runs)
+        sets, skipped = _sets(benchmark, options, VAL in fit_on.values())
+        return cls(benchmark, options, methods, networks, sets, [*gone, *skipped], fit_on, runs)
 
     def model(self, title: str) -> BenchModel:
         """The network of this title, opened."""
@@ -320,11 +328,16 @@ def _training_runs(spec: ModelSpec, folder: Path | None) -> list[ModelSpec]:
 
 
 def _sets(
-    benchmark: Benchmark, options: BenchOptions, protocol: openood.Protocol, methods: Iterable[str]
+    benchmark: Benchmark, options: BenchOptions, fits_on_val: bool
 ) -> tuple[dict[str, Images], list[tuple[str, str]]]:
     """Every set that is on this machine, by its role or name, and the OOD sets that are not, with the reason."""
-    inside = (("train", benchmark.train), ("test", benchmark.test), *protocol.sets(benchmark, methods))
-    sets: dict[str, Images] = {name: _opened(source, benchmark, options) for name, source in inside}
+    inside = {"train": benchmark.train, "test": benchmark.test}
+    if fits_on_val:
+        if not benchmark.val:
+            raise InputError(f"OpenOOD's settings need ID validation images: {benchmark.name} has no val in [id]")
+        inside[VAL] = benchmark.val
+    inside |= {look.name: look.images for look in benchmark.pooled}
+    sets: dict[str, Images] = {name: _opened(source, benchmark, options) for name, source in inside.items()}
     skipped: list[tuple[str, str]] = []
     for ood in benchmark.ood:
         try:

@@ -17,12 +17,12 @@ from oodshape.methods.records import find_registered
 from oodshape.metrics.registry import METRICS
 
 # the options that decide the figures
-CHOSEN = ("models", "methods", "limit", "seed", "seeds", "resamples", "precision", "tuned", "any_list")
+CHOSEN = ("models", "methods", "limit", "seed", "seeds", "resamples", "precision", "any_list")
 LARGEST = {"seeds": 1000, "resamples": 100_000}  # that a file may ask for
 
 
 def run_recipe(benchmark: Benchmark, options: BenchOptions, in_memory: tuple[str, ...] = ()) -> dict[str, Any]:
-    """What a run can be made again from: the text of the benchmark and the options that decide its figures.
+    """Return what repeats a run: the text of the benchmark and the options that affect its results.
 
     `in_memory` are networks, images and methods that were Python objects, which no file can bring back.
     """
@@ -33,7 +33,7 @@ def run_recipe(benchmark: Benchmark, options: BenchOptions, in_memory: tuple[str
 
 
 def restore_benchmark(results: RunResults, **where: Any) -> tuple[Benchmark, BenchOptions]:
-    """The benchmark and the options that made these results; `where` are folders, the device and options to change."""
+    """Return the benchmark and the options of saved results; `where` has folders, device and options to change."""
     said = results.provenance.get("run")
     if isinstance(said, Mapping) and said.get("in_memory"):
         named = "; ".join(map(str, said["in_memory"]))
@@ -63,7 +63,7 @@ def restore_benchmark(results: RunResults, **where: Any) -> tuple[Benchmark, Ben
 
 @dataclass(frozen=True)
 class DifferingRow:
-    """A row with metrics that differ by more than processors do: now less before."""
+    """A row whose metrics differ by more than between processors: new minus old."""
 
     row: Row
     differences: dict[str, float]

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import oodshape
 from oodshape.benchmark.comparisons import Average, Ties
-from oodshape.benchmark.curves import ScoreCurve, ThetaCurve
-from oodshape.benchmark.hardest_images import HardImages, Pick
+from oodshape.benchmark.curves import ScoreCurve
 from oodshape.core.errors import InputError, check_fraction
 from oodshape.core.files import CHECKSUM, checksum, reading, replacing, verify_checksum
 from oodshape.core.values import check_fields
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 FORMAT = 5
-LISTS = ("rows", "curves", "shapes", "averages_of", "ties", "failed")
+LISTS = ("rows", "curves", "averages_of", "ties", "failed")
 SPREAD = "_spread"  # ends the columns of the standard deviations
 CONVENTION = "higher score = ID"
 Axis = Literal["model", "ood"]
@@ -105,8 +104,6 @@ class RunResults:
     provenance: dict[str, Any]
     skipped: tuple[tuple[str, str], ...] = ()  # (what, why)
     curves: tuple[ScoreCurve, ...] = ()
-    shapes: tuple[ThetaCurve, ...] = ()
-    samples: HardImages = HardImages()
     averages_of: tuple[Average, ...] = ()  # means over OOD sets, with intervals
     ties: tuple[Ties, ...] = ()  # who cannot be told from the best
     failed: tuple[Failed, ...] = ()
@@ -168,8 +165,7 @@ class RunResults:
         lists = {name: [vars(item) for item in getattr(self, name)] for name in LISTS}
         lists |= {name: [item.flat() for item in getattr(self, name)] for name in ("rows", "averages_of")}
         data = {"kind": "results", "format": FORMAT, "provenance": self.provenance, "skipped": self.skipped}
-        samples = {"images": self.samples.images, "picks": [vars(pick) for pick in self.samples.picks]}
-        said = {**data, **lists, "samples": samples}
+        said = {**data, **lists}
         said[CHECKSUM] = checksum(said)
         text = json.dumps(said, allow_nan=False, ensure_ascii=False, separators=(",", ":"))
         with replacing(folder / "results.csv") as table, replacing(folder / "results.json") as everything:
@@ -191,14 +187,11 @@ class RunResults:
                 raise InputError(f"{path} has format {data['format']}, this oodshape reads {FORMAT}")
             verify_checksum(data)
             json.dumps(data, ensure_ascii=False).encode()  # half a character, which no page and no table can hold
-            shown = data["samples"]
             return cls(
                 rows=tuple(map(Row.of_flat, data["rows"])),
                 provenance=data["provenance"],
                 skipped=data["skipped"],
                 curves=tuple(ScoreCurve(**_tuples(curve)) for curve in data["curves"]),
-                shapes=tuple(ThetaCurve(**_tuples(shape)) for shape in data["shapes"]),
-                samples=HardImages(tuple(shown["images"]), tuple(Pick(**_tuples(pick)) for pick in shown["picks"])),
                 averages_of=tuple(map(Average.of_flat, data["averages_of"])),
                 ties=tuple(Ties(**_tuples(each)) for each in data["ties"]),
                 failed=tuple(Failed(**each) for each in data["failed"]),

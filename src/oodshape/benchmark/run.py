@@ -14,10 +14,8 @@ import torch
 from torch import Tensor
 
 from oodshape.benchmark.comparisons import Average, find_ties
-from oodshape.benchmark.curves import ScoreCurve, ThetaCurve
-from oodshape.benchmark.hardest_images import HardestImageFinder
+from oodshape.benchmark.curves import ScoreCurve
 from oodshape.benchmark.kept_scores import KeptScores
-from oodshape.benchmark.openood_protocol import OOD_VAL, pooled_accuracy
 from oodshape.benchmark.plan import BenchModel, BenchOptions, Images, Plan, TensorSet
 from oodshape.benchmark.repeat import run_recipe
 from oodshape.benchmark.results import Failed, Row, RunResults, collect_provenance
@@ -32,16 +30,16 @@ from oodshape.images.sources.image_set import Subset
 from oodshape.methods.detector import Detector, Method
 from oodshape.methods.fit_all import collect_statistics
 from oodshape.metrics.detection import Estimate
-from oodshape.metrics.registry import MAIN, measure
+from oodshape.metrics.registry import measure
 
 
 def run_benchmark(benchmark: Benchmark, options: BenchOptions = BenchOptions()) -> RunResults:
-    """The results of every method on every network and OOD set of the benchmark."""
+    """Run every method on every network and OOD set of the benchmark."""
     return run_plan(Plan.of(benchmark, options))[0]
 
 
 def run_plan(prepared: Plan) -> tuple[RunResults, KeptScores]:
-    """The results of a run that has been looked at already, and the scores that they come from.
+    """Run a plan; return the results and the scores that they come from.
 
     With several seeds, metrics are means over them; all else is of the first.
     """
@@ -54,15 +52,12 @@ def _once(prepared: Plan) -> tuple[RunResults, KeptScores]:
     benchmark, options, methods, sets = prepared.benchmark, prepared.options, prepared.methods, prepared.sets
     rows: list[Row] = []
     curves: list[ScoreCurve] = []
-    shapes: list[ThetaCurve] = []
     means: list[Average] = []
     failed: list[Failed] = []
     skipped = list(prepared.skipped)
     weights: dict[str, str] = {}
     data: dict[str, str] = {}
-    protocol = prepared.protocol
-    shown = {name: images for name, images in sets.items() if not isinstance(images, (TensorSet, Features))}
-    gallery, kept = HardestImageFinder(shown, options.samples), KeptScores()
+    kept = KeptScores()
     for title in _one_by_one(prepared):
         try:
             model = prepared.model(title)
@@ -78,18 +73,16 @@ def _once(prepared: Plan) -> tuple[RunResults, KeptScores]:
         warn_if_by_chance(test.accuracy, len(test), test.head.classes)
         weights[title] = model.fingerprint
         data |= {name: _fingerprint(images, model.features[name]) for name, images in sets.items()}
-        train = model.features["train"]
         with progress_bar(f"{title}: statistics", None, options.progress):
-            low, high = train.stats.quantile(0.0005), train.stats.quantile(0.9995)
-            for fitted, here in protocol.by_set(methods).items():
+            for fitted in {"train", *prepared.fit_on.values()}:
+                here = {name: each for name, each in methods.items() if prepared.fit_on.get(name, "train") == fitted}
                 with suppress(Exception):  # of a method that then fails by itself, below
                     collect_statistics(here, model.features[fitted])
         for name, method in track_named(methods.items(), title, options.progress, "methods"):
             try:
                 start = time.perf_counter()
-                images = model.features[protocol.fitted_on(name)]
-                chosen = protocol.choose(title, name, method, images, model.score)
-                detector = model.learn(chosen).fit(images, proxy=model.proxy)
+                images = model.features[prepared.fit_on.get(name, "train")]
+                detector = model.learn(method).fit(images, proxy=model.proxy)
                 fitting = time.perf_counter() - start
                 made = _compared(benchmark, model, name, detector, fitting, kept)
             except Exception as error:  # one method does not end a run: a bug in a user's own, or too few images
@@ -99,11 +92,6 @@ def _once(prepared: Plan) -> tuple[RunResults, KeptScores]:
             rows += made[0]
             curves += made[1]
             means.append(made[2])
-            theta = ThetaCurve.of(title, name, detector.shape, low, high)
-            shapes += [theta] if theta is not None else []
-        if title in kept.by_model:
-            ours = {each.method: MAIN.sign * each.metrics[MAIN.name].value for each in means if each.model == title}
-            gallery.add(title, kept.of(title), max(ours, key=ours.__getitem__), model.features)
     if not rows and failed:
         raise InputError(f"no method could be run; {failed[0].method} on {failed[0].model}: {failed[0].why}")
     if not rows:
@@ -126,8 +114,6 @@ def _once(prepared: Plan) -> tuple[RunResults, KeptScores]:
         said,
         tuple(skipped),
         tuple(curves),
-        tuple(shapes),
-        gallery.samples(),
         tuple(means),
         tuple(equals),
         tuple(failed),
@@ -145,8 +131,8 @@ def _fingerprint(images: Images, features: Features) -> str:
 
 
 def _departures(prepared: Plan) -> dict[str, Any]:
-    """What a reader must know where a run is not the plain one."""
-    benchmark, options, sets = prepared.benchmark, prepared.options, prepared.sets
+    """Notes on a run with non-default settings."""
+    benchmark, options = prepared.benchmark, prepared.options
     said: dict[str, Any] = {}
     if benchmark.settings == AUTHORS:
         said["id_set"] = benchmark.of_paper
@@ -154,10 +140,6 @@ def _departures(prepared: Plan) -> dict[str, Any]:
         said["runs"] = prepared.runs
     if benchmark.spectrum:
         said |= {"spectrum": benchmark.spectrum, "shifted": [look.name for look in benchmark.pooled]}
-    if options.tuned:
-        images = sets[OOD_VAL]
-        assert not isinstance(images, (TensorSet, Features))
-        said |= {"tuned": prepared.protocol.chosen, "tuned_on": f"{images.name}, {len(images):,} images"}
     if options.any_list:
         said["lists"] = "as they are, not held to the published ones"
     return said
@@ -169,7 +151,7 @@ def _needs_proxy(methods: Mapping[str, Method]) -> bool:
 
 
 def extract_networks(benchmark: Benchmark, options: BenchOptions = BenchOptions()) -> Iterator[BenchModel]:
-    """The networks of the benchmark one by one, each with the features of every set here and the proxy's."""
+    """Yield the networks of the benchmark, each with the features of every available set and of the proxy."""
     prepared = Plan.of(benchmark, options)
     for title in _one_by_one(prepared):
         model = prepared.model(title)
@@ -214,7 +196,7 @@ def _compared(
         resamples=options.resamples,
         seed=options.seed,
     )
-    title, accuracy = model.spec.title, pooled_accuracy([model.features[each] for each in counted])
+    title, accuracy = model.spec.title, _accuracy([model.features[each] for each in counted])
     rows = [
         Row(
             benchmark=benchmark.name,
@@ -237,6 +219,17 @@ def _compared(
     return rows, curves, Average(model=title, method=name, metrics=means)
 
 
+def _accuracy(parts: Sequence[Features]) -> float | None:
+    """The share of all labelled images whose class is predicted; None where none has a label."""
+    right, known = 0, 0
+    for part in parts:
+        if part.labels is not None:
+            labelled = part.labels >= 0
+            right += int((part.predictions.cpu()[labelled] == part.labels[labelled]).sum())
+            known += int(labelled.sum())
+    return right / known if known else None
+
+
 def _correct(parts: Sequence[Features]) -> Any:
     """[n] whether the class of each image is predicted correctly; None unless every image has a label."""
     found = []
@@ -254,14 +247,14 @@ def _mean_seconds(parts: Sequence[tuple[Tensor, float | None]]) -> float | None:
 
 
 def _with_further_seeds(prepared: Plan) -> Iterator[Plan]:
-    """The same run with each further seed, of the methods that hang on it: all of them where images are drawn."""
+    """Repeat the run with each further seed, for the methods that depend on it: all methods if images are sampled."""
     options = prepared.options
     drawn = any(isinstance(images, Subset) for images in prepared.sets.values())
     methods = [
         name for name, method in prepared.methods.items() if drawn or method.wants_proxy or reseed(method, 1) != method
     ]
     for step in range(1, options.seeds if methods else 1):
-        again = replace(options, seed=options.seed + step, seeds=1, methods=tuple(methods), samples=0)
+        again = replace(options, seed=options.seed + step, seeds=1, methods=tuple(methods))
         yield Plan.of(prepared.benchmark, again)
 
 

@@ -109,7 +109,6 @@ class Benchmark:
     ood: tuple[OodSpec, ...]
     models: tuple[ModelSpec, ...]
     val: str = ""  # ID images that are neither trained nor tested on
-    ood_val: str = ""  # OOD images that settings may be chosen by, where that is asked for
     shifted: tuple[ShiftedSpec, ...] = ()
     spectrum: str = ""  # fs: the shifted sets are ID too
     base: Path = Path()  # paths in the file are relative to this folder
@@ -175,7 +174,7 @@ class Benchmark:
             data = tomllib.loads(text)
         except (ValueError, RecursionError) as error:
             raise InputError(f"{where} is not TOML: {one_line(error)}") from None
-        id_sets = ("train", "test", "val", "ood_val")
+        id_sets = ("train", "test", "val")
         inside = _table(data.pop("id", None), f"{where}: [id]", id_sets, ("train", "test"))
         shifted = _list(data, "shifted", where) if "shifted" in data else []
         items: dict[str, Any] = {

@@ -7,53 +7,64 @@ from typing import Annotated
 
 import typer
 
-from oodshape.cli.completion import benchmark_names, method_names
 from oodshape.cli.data import PANEL, YesOption
-from oodshape.cli.method_options import CHANCE, Compared, Drawing
-from oodshape.cli.openood import OpenOod
+from oodshape.cli.method_options import Compared, Settings
 from oodshape.cli.shared_options import words
 from oodshape.cli.terminal import console, is_quiet, say, show_line
+
+CHANCE, OPENOOD = "How much is chance", "OpenOOD"  # panels of the help
 
 
 def bench(
     *,
     benchmark: Annotated[
-        str,
-        typer.Argument(
-            metavar="[NAME|FILE]",
-            autocompletion=benchmark_names,
-            help="A benchmark that comes with oodshape, or a TOML file.",
-        ),
+        str, typer.Argument(metavar="[NAME|FILE]", help="A benchmark that comes with oodshape, or a TOML file.")
     ] = "digits",
     compared: Compared,
     methods: Annotated[
-        str,
-        typer.Option(
-            autocompletion=method_names,
-            help="Only these methods, separated by commas; package.module:Name for your own.",
-        ),
+        str, typer.Option(help="Only these methods, separated by commas; package.module:Name for your own.")
     ] = "",
-    drawing: Drawing,
-    keep_scores: Annotated[
-        bool | None,
+    seed: Annotated[int, typer.Option(min=0, help="Decides whatever is drawn at random.", rich_help_panel=CHANCE)] = 0,
+    seeds: Annotated[
+        int,
         typer.Option(
-            "--keep-scores/--no-keep-scores",
-            help="Write the score of every image to scores.parquet, for oodshape compare \\[default: small runs do].",
+            min=1,
+            help="Run with so many seeds where anything is random; means, and their spread. With --limit, each seed "
+            "draws other images and extracts their features.",
             rich_help_panel=CHANCE,
         ),
-    ] = None,
+    ] = 1,
     out: Annotated[
         Path | None, typer.Option(help="Where results and page go \\[default: oodshape-results/NAME].")
     ] = None,
-    openood: OpenOod,
+    settings: Annotated[
+        Settings | None,
+        typer.Option(
+            metavar="KIND",
+            help="Whose hyperparameters: general, the paper's for an ID set, those of its authors' code, or OpenOOD's, "
+            "fitted on what it fits on \\[default: as the benchmark says].",
+            rich_help_panel=OPENOOD,
+        ),
+    ] = None,
+    full_spectrum: Annotated[
+        bool,
+        typer.Option(
+            "--full-spectrum",
+            help="Count shifted ID images as ID: those of ImageNet-V2, -C and -R, or CIFAR-10-C.",
+            rich_help_panel=OPENOOD,
+        ),
+    ] = False,
+    other_lists: Annotated[
+        bool,
+        typer.Option(
+            "--other-lists", help="Take lists of images that are not the published ones.", rich_help_panel=OPENOOD
+        ),
+    ] = False,
     download: Annotated[
         bool,
         typer.Option("--download", help="First download the data and weights that are missing.", rich_help_panel=PANEL),
     ] = False,
     yes: YesOption = False,
-    samples: Annotated[
-        int, typer.Option(min=0, help="Show the N hardest images of each set on the page; 0 keeps images out of it.")
-    ] = 6,
 ) -> None:
     """Compare OOD detection methods on networks and data sets.
 
@@ -66,15 +77,15 @@ def bench(
     from oodshape.benchmark.spec import Benchmark
     from oodshape.report.benchmark_files import print_report, write_benchmark
 
-    chosen = openood.of(Benchmark.load(benchmark))
+    chosen = Benchmark.load(benchmark)
+    chosen = chosen.full_spectrum() if full_spectrum else chosen
+    chosen = chosen.with_settings(settings) if settings else chosen
     options = BenchOptions(
         **compared.as_kwargs(),
-        **vars(drawing),
-        keep_scores=keep_scores,
+        seed=seed,
+        seeds=seeds,
         methods=words(methods),
-        samples=samples,
-        tuned=openood.tuned,
-        any_list=openood.other_lists,
+        any_list=other_lists,
     )
     folder = out or Path("oodshape-results") / chosen.name
     if options.limit is not None and options.seeds > 1:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json as encoder
-from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -43,15 +42,7 @@ def check(
     from oodshape.core.columns import print_columns
     from oodshape.guard.guard import Guard
     from oodshape.images.sources.open_images import stream_images
-    from oodshape.report.pages.check_page import (
-        HEAD,
-        NOTE,
-        check_table,
-        describe_accuracy,
-        headline,
-        verdict,
-        write_check_page,
-    )
+    from oodshape.report.pages.check_page import HEAD, NOTE, check_rows, describe_decision, verdict, write_check_page
     from oodshape.report.pages.scored_page import Origin
 
     fitted = Guard.load(guard, trust_code=opening.trust_code)
@@ -77,13 +68,12 @@ def check(
             "sets": found.rows(),
         }
         sanity = None if fitted.about.sanity is None else fitted.about.sanity.accepted(fitted.detector)
-        right = None if found.selective is None else asdict(found.selective)
-        typer.echo(encoder.dumps(said | {"selective": right, "unreadable": found.unreadable, "sanity": sanity}))
+        typer.echo(encoder.dumps(said | {"unreadable": found.unreadable, "sanity": sanity}))
     else:
-        print_columns(HEAD, check_table(found), console())
+        print_columns(HEAD, check_rows(found), console())
         say(NOTE)
-        for line in (*headline(found), verdict(found), *describe_accuracy(found)):
-            say(line)
+        say(describe_decision(found)[1])
+        say(verdict(found))
         if fitted.sanity:
             say(f"sanity: the guard {fitted.sanity}")
         for path, why in list(found.unreadable.items())[:1]:

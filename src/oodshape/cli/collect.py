@@ -4,22 +4,19 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from oodshape.cli.completion import method_names
 from oodshape.cli.shared_options import (
     IMAGES,
     METHOD,
     ON_ANY_DEVICE,
-    EngineOption,
     ModelOption,
     PreprocessingOption,
     ShardOption,
     check_inputs,
     parse_preprocessing,
-    ray_pool,
     resolve_device,
 )
 from oodshape.cli.terminal import say, show_progress, warnings_as_lines
@@ -39,7 +36,6 @@ def collect(
     method: Annotated[
         str,
         typer.Option(
-            autocompletion=method_names,
             help="The method that fit will use; auto collects what all methods need.",
             rich_help_panel=METHOD,
         ),
@@ -51,7 +47,6 @@ def collect(
     reading: ImageOptions,
     subset: SubsetOptions,
     keeping: CacheOptions,
-    engine: EngineOption = "local",
     running: RunOptions,
 ) -> None:
     """Collect what a fit needs from some images: one shard on each machine, then `oodshape fit --parts`.
@@ -61,40 +56,34 @@ def collect(
     """
     check_writable(out)
     check_inputs(images, model=model, opening=opening, method=method)
-    from oodshape.core.errors import InputError
     from oodshape.guard.fit.collect import collect_shard
     from oodshape.images.sources.image_set import Shard
     from oodshape.images.sources.open_images import in_column
     from oodshape.networks.loading import open_model, override
 
-    mine, pool = Shard.of(shard), ray_pool(engine)
+    mine = Shard.of(shard)
     with warnings_as_lines():
         where = resolve_device(opening)
         source = open_model(model, **vars(where), **vars(layer))
         given, (settings, upright) = in_column(images, reading.column), parse_preprocessing(preprocessing)
-        options: dict[str, Any] = {
-            "method": method,
-            "hold_out": hold_out,
-            "preprocessing": override(source.native, **settings),
-            "upright": upright,
-            "limit": subset.limit,
-            "run": replace(running, progress=show_progress()),
-        }
-        if pool is not None:
-            from oodshape.engines import ray
-
-            if mine.shards > 1 or keeping.cache is not None:
-                raise InputError("the engine ray makes its own shards and keeps no features: no --shard, no --cache")
-            timings = ray.collect(source, given, out, pool=pool, **options)
-            lines = [timings.line()]
-        else:
-            part = collect_shard(source, given, out, shard=mine, cache=keeping.cache, **options)
-            lost = f", {part.lost:,} of them unreadable" if part.lost else ""
-            lines = [f"shard {mine}: {part.images:,} of {format_count(part.total, 'image')}{lost}"]
+        part = collect_shard(
+            source,
+            given,
+            out,
+            shard=mine,
+            method=method,
+            hold_out=hold_out,
+            preprocessing=override(source.native, **settings),
+            upright=upright,
+            limit=subset.limit,
+            cache=keeping.cache,
+            run=replace(running, progress=show_progress()),
+        )
+    lost = f", {part.lost:,} of them unreadable" if part.lost else ""
     which = "this part" if mine.shards == 1 else f"all {mine.shards} parts"
-    lines.append(f"part: {out} ({out.stat().st_size / 1e6:.1f} MB)")
-    for line in [*lines, f"next, with {which}: oodshape fit --parts FILES --model {model} ..."]:
-        say(line)
+    say(f"shard {mine}: {part.images:,} of {format_count(part.total, 'image')}{lost}")
+    say(f"part: {out} ({out.stat().st_size / 1e6:.1f} MB)")
+    say(f"next, with {which}: oodshape fit --parts FILES --model {model} ...")
 
 
 def merge(

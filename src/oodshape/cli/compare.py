@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from oodshape.cli.completion import method_names
 from oodshape.cli.method_options import ColumnsOption
 from oodshape.cli.shared_options import words
 from oodshape.cli.terminal import console, say
@@ -23,11 +22,7 @@ def compare(
         Path, typer.Argument(metavar="RESULTS", help="A results.json, or the folder of a benchmark run.")
     ],
     methods: Annotated[
-        str,
-        typer.Option(
-            autocompletion=method_names,
-            help="Two methods, a,b: how much better a is. Without it: who is tied with the best.",
-        ),
+        str, typer.Option(help="Two methods, a,b: how much better a is. Without it: who is tied with the best.")
     ] = "",
     columns: ColumnsOption = "",
 ) -> None:

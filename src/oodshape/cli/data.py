@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from oodshape.cli.completion import benchmark_names
 from oodshape.cli.shared_options import DataOption
 from oodshape.core.errors import InputError, unknown
 from oodshape.core.machine import OFFLINE, is_offline
@@ -32,7 +31,6 @@ def data(
         list[str] | None,
         typer.Argument(
             metavar="BENCHMARK|get NAME",
-            autocompletion=benchmark_names,
             help="List the sets of a benchmark \\[default: a line per benchmark], or download what a benchmark, a data "
             "set or a network needs.",
         ),
@@ -171,7 +169,7 @@ def files_of(benchmark: Benchmark, data: Path | None, weights: Path | None, mode
             "name the folder for data sets with --data DIR, the one for weights with --weights DIR, or both"
         )
     wanted: Wanted = {}
-    images = (benchmark.train, benchmark.test, benchmark.val, benchmark.ood_val)
+    images = (benchmark.train, benchmark.test, benchmark.val)
     for text in (*images, *(ood.images for ood in benchmark.ood), *(look.images for look in benchmark.shifted)):
         home, _, name = text.removeprefix("catalog:").partition("/")
         if data is not None and text.startswith("catalog:"):

@@ -9,7 +9,6 @@ from typing import Annotated
 import typer
 
 from oodshape.cli.terminal import say
-from oodshape.core.errors import InputError
 from oodshape.core.files import check_writable
 
 
@@ -25,7 +24,6 @@ def decide(
     guard: Annotated[
         Path | None, typer.Option(help="The guard that scored them: it knows the calibration, and is checked.")
     ] = None,
-    n_calibration: Annotated[int | None, typer.Option(min=1, help="Or how many images the p-values came from.")] = None,
     out: Annotated[
         Path | None,
         typer.Option(
@@ -43,11 +41,8 @@ def decide(
     from oodshape.guard.scoring.decide import Calibration, decide_scores, write_decisions
     from oodshape.guard.scoring.score_formats import write_csv
 
-    if guard is not None and n_calibration is not None:
-        raise InputError("give --guard or --n-calibration, not both")
     check_writable(out)
     calibration = Calibration.of(guard) if guard is not None else None
-    calibration = Calibration(n_calibration) if n_calibration is not None else calibration
     found = decide_scores(scores, fdr, storey=storey, calibration=calibration)
     if out is not None:
         write_decisions(found, out)

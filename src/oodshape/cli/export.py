@@ -10,7 +10,7 @@ import typer
 from oodshape.cli.shared_options import IMAGES, ON_ANY_DEVICE, GuardOption, ModelOption, check_inputs, resolve_device
 from oodshape.cli.terminal import say, show_progress
 from oodshape.core.files import check_writable
-from oodshape.core.options import ImageOptions, ModelOptions
+from oodshape.core.options import ModelOptions
 
 
 def export(
@@ -20,7 +20,6 @@ def export(
     opening: ModelOptions = ON_ANY_DEVICE,
     out: Annotated[Path, typer.Option(help="The file to write, such as guarded.onnx.")],
     images: Annotated[str | None, typer.Option(help=f"Compared on these \\[default: made-up ones]: {IMAGES}.")] = None,
-    reading: ImageOptions,
 ) -> None:
     """Write network and guard as one ONNX file: images -> logits, score, accepted.
 
@@ -32,7 +31,5 @@ def export(
     from oodshape.guard.guard import Guard
 
     fitted = Guard.load(guard, trust_code=opening.trust_code)
-    report = fitted.export(
-        out, model, images=images, progress=show_progress(), **vars(resolve_device(opening)), **vars(reading)
-    )
+    report = fitted.export(out, model, images=images, progress=show_progress(), **vars(resolve_device(opening)))
     say(str(report))

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json as encoder
+import shlex
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from oodshape.cli.completion import method_names
 from oodshape.cli.shared_options import (
     IMAGES,
     METHOD,
@@ -24,10 +25,11 @@ from oodshape.cli.shared_options import (
     ray_pool,
     resolve_device,
 )
-from oodshape.cli.terminal import say, say_command, show_progress, warnings_as_lines
+from oodshape.cli.terminal import is_quiet, say, show_progress, warnings_as_lines
 from oodshape.core.errors import InputError
 from oodshape.core.files import check_writable
 from oodshape.core.options import CacheOptions, HeadOptions, ImageOptions, ModelOptions, RunOptions, SubsetOptions
+from oodshape.core.text import printable
 
 
 def fit(
@@ -47,7 +49,6 @@ def fit(
     method: Annotated[
         str,
         typer.Option(
-            autocompletion=method_names,
             help="A method of `oodshape methods`, or package.module:Name; auto selects and fuses several.",
             rich_help_panel=METHOD,
         ),
@@ -84,7 +85,7 @@ def fit(
     check_writable(out)
     check_inputs(images, calibrate, model=model, opening=opening, method=method, alpha=alpha)
     settings, upright = parse_preprocessing(preprocessing)
-    from oodshape.guard.describe import describe_classes, describe_selection, facts, preprocessing_line
+    from oodshape.guard.describe import describe_classes, describe_preprocessing, describe_selection, facts
     from oodshape.guard.guard import Guard
     from oodshape.images.sources.open_images import describe_skipped, in_column
     from oodshape.networks.device import AUTO
@@ -92,39 +93,39 @@ def fit(
     from oodshape.networks.model_names import read_class_names
 
     pool = ray_pool(engine)
-    timings: list[Any] = []  # what an engine reports
+    lines: list[str] = []  # what an engine reports
     with warnings_as_lines():
         where = resolve_device(opening)
         names = () if classes is None else read_class_names(classes)
         source = open_model(model, classes=names, prompt=prompt, **vars(where), **vars(layer))
         options: dict[str, Any] = {
-            "images": images,
-            "calibrate": calibrate,
             "method": method,
             "alpha": alpha,
             "per_class": per_class,
             "preprocessing": None if parts and not settings else override(source.native, **settings),
             "classes": names,
             "upright": upright,
-            **(vars(running) | {"progress": show_progress(json)}),
+            "limit": subset.limit,
         }
+        run = replace(running, progress=show_progress(json))
         if pool is not None:
-            options |= {name: in_column(options[name], reading.column) for name in ("images", "calibrate")}
             from oodshape.engines.ray import fit_guard
 
             if parts or images is None or keeping.cache is not None:
                 raise InputError("the engine ray takes --images, not --parts, and keeps no features")
-            guard = fit_guard(source, limit=subset.limit, pool=pool, on_timings=timings.append, **options)
+            given, held = (in_column(each, reading.column) for each in (images, calibrate))
+            guard, timings = fit_guard(source, given, held, run, pool=pool, **options)
+            lines = [timings.line()]
         else:
-            options |= {"cache": cache_folder(keeping.cache), "limit": subset.limit, **vars(reading)}
-            guard = Guard.fit(source, parts=parts or None, **options)
+            options |= {"images": images, "calibrate": calibrate, "parts": parts or None}
+            guard = Guard.fit(source, cache=cache_folder(keeping.cache), **options, **vars(reading), **vars(run))
     guard.save(out)
     if json:
         typer.echo(encoder.dumps(facts(guard)))
         return
-    for line in [*(each.line() for each in timings), *describe_selection(guard)]:
+    for line in [*lines, *describe_selection(guard)]:
         say(line)
-    say(f"preprocessing: {preprocessing_line(guard.about.preprocessing)}")
+    say(f"preprocessing: {describe_preprocessing(guard.about.preprocessing)}")
     for line in [*describe_skipped(images), *describe_skipped(calibrate)]:
         say(line)
     if guard.detector.groups is not None:
@@ -137,4 +138,6 @@ def fit(
     say(f"guard: {out}")
     words = ["--guard", str(out), *model_words(model, opening)]
     words += [] if opening.device == AUTO else ["--device", str(opening.device)]
-    say_command("next: ", ["oodshape", "score", *words, "--images", "FOLDER", "--out", "scores.csv"])
+    words += ["--images", "FOLDER", "--out", "scores.csv"]
+    if not is_quiet():
+        typer.echo("next: " + printable(shlex.join(["oodshape", "score", *words])))  # one line, to be copied

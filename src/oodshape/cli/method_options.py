@@ -1,10 +1,10 @@
-"""Options of the commands that compare methods: what is looked at, and what is drawn at random."""
+"""Options of the commands that compare methods: what is looked at, and how it runs."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -12,7 +12,7 @@ from oodshape.cli.shared_options import DataOption, cache_folder, resolve_device
 from oodshape.cli.terminal import show_progress
 from oodshape.core.options import CacheOptions, Help, ModelOptions, RunOptions, SubsetOptions
 
-CHANCE = "How much is chance"
+Settings = Literal["general", "imagenet", "cifar10", "cifar100", "authors-code", "openood"]
 
 ColumnsOption = Annotated[
     str,
@@ -22,25 +22,6 @@ ColumnsOption = Annotated[
         "with near- or far- their means over these OOD sets. An unknown name lists all \\[default: auroc,fpr95].",
     ),
 ]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Drawing:
-    """What is drawn at random, and how often."""
-
-    seed: Annotated[int, typer.Option(min=0, help="Decides whatever is drawn at random.", rich_help_panel=CHANCE)] = 0
-    seeds: Annotated[
-        int,
-        typer.Option(
-            min=1,
-            help="Run with so many seeds where anything is random; means, and their spread. With --limit, each seed "
-            "draws other images and extracts their features.",
-            rich_help_panel=CHANCE,
-        ),
-    ] = 1
-    resamples: Annotated[
-        int, typer.Option(min=1, help="Resamples behind each interval or spread.", rich_help_panel=CHANCE)
-    ] = 200
 
 
 @dataclass(frozen=True, kw_only=True)

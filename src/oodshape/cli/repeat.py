@@ -47,7 +47,7 @@ def repeat(
     before = RunResults.load(results)
     given = {"data": data, **vars(running), **vars(resolve_device(opening))}
     given = {name: value for name, value in given.items() if value is not None}  # the results say the precision
-    benchmark, options = restore_benchmark(before, **given, samples=0)
+    benchmark, options = restore_benchmark(before, **given)
     now = run_benchmark(benchmark, options)
     if out is not None:
         now.save(out)

@@ -16,41 +16,28 @@ def report(
         Path, typer.Argument(metavar="RESULTS", help="A results.json, or the folder of a benchmark run.")
     ],
     table: Annotated[
-        Literal["model", "ood", "standard4", "groups"],
+        Literal["model", "ood", "standard4"],
         typer.Option(
             metavar="KIND",
-            help="By model (model), by OOD set (ood), by model on the standard four sets (standard4), or by family of "
-            "models (groups).",
+            help="By model (model), by OOD set (ood), or by model on the standard four sets (standard4).",
         ),
     ] = "model",
     columns: ColumnsOption = "",
-    sort: Annotated[
-        str,
-        typer.Option(
-            metavar="COLUMN",
-            help="The column that printed tables are sorted by, the best on top below `auto`, or `table`: the order of "
-            "the paper and of the files \\[default: the first column].",
-        ),
-    ] = "",
     compare_paper: Annotated[
         bool, typer.Option("--compare-paper", help="Show the paper's figures and the difference next to ours.")
     ] = False,
-    out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="The folder to write to \\[default: that of the results].")
-    ] = None,
 ) -> None:
     """Print the tables of a benchmark run, and write tables and HTML report from the saved results.
 
     Writes report.html, table.md and table.tex. The report is one file that opens in any browser and needs no network: a
-    leaderboard that sorts and filters, the paper's figures where it has any, each method's figures, and the images
-    that are hardest for it.
+    leaderboard that sorts and filters, and each method's figures and ROC curves.
     """
     from oodshape.benchmark.results import RunResults
     from oodshape.report.benchmark_files import print_report, write_report
     from oodshape.report.tables.table import parse_columns
 
-    folder = out or (results if results.is_dir() else results.parent)
+    folder = results if results.is_dir() else results.parent
     loaded, shown = RunResults.load(results), parse_columns(columns)
     write_report(loaded, folder, table, paper=compare_paper, columns=shown)
-    print_report(loaded, console(), table, paper=compare_paper, columns=shown, sort=sort)
+    print_report(loaded, console(), table, paper=compare_paper, columns=shown)
     say(f"page: {folder / 'report.html'}")

@@ -30,7 +30,6 @@ def review(
     sample: Annotated[
         int | None, typer.Option(help="A random sample of all images instead, accepted and rejected.")
     ] = None,
-    seed: Annotated[int, typer.Option(help="Which random sample.")] = 0,
     root: Annotated[Path, typer.Option(help="The folder of images that Label Studio serves.")] = Path("."),
     labels: Annotated[
         Path | None,
@@ -61,7 +60,7 @@ def review(
         say(f"{labels}: {counts['ood']:,} ood, {counts['id']:,} id, {counts['']:,} without one clear label")
         say(f"list: {out}; next: oodshape {'check --ood' if take == 'ood' else 'calibrate --images'} {out} ...")
     elif scores is not None:
-        rows = reviewing.select_rows(scores, up_to) if sample is None else reviewing.sample_rows(scores, sample, seed)
+        rows = reviewing.select_rows(scores, up_to) if sample is None else reviewing.sample_rows(scores, sample)
         reviewing.write_review(rows, out, None if to == "csv" else root)
         if to != "csv":
             say(f"labelling interface: {reviewing.INTERFACE}")

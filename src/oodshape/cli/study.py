@@ -7,39 +7,23 @@ from typing import Annotated, Any
 
 import typer
 
-from oodshape.cli.completion import benchmark_names, method_names
-from oodshape.cli.method_options import Compared
-from oodshape.cli.openood import StudySettings
+from oodshape.cli.method_options import Compared, Settings
 from oodshape.cli.shared_options import words
 from oodshape.cli.terminal import say
 
 
 def study(
     *,
-    name: Annotated[
-        str,
-        typer.Argument(metavar="NAME", help="A study, or `all`; an unknown name lists them."),
-    ],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="A study, or `all`; an unknown name lists them.")],
     benchmark: Annotated[
-        str,
-        typer.Option(
-            metavar="NAME|FILE",
-            autocompletion=benchmark_names,
-            help="A benchmark that comes with oodshape, or a TOML file.",
-        ),
+        str, typer.Option(metavar="NAME|FILE", help="A benchmark that comes with oodshape, or a TOML file.")
     ] = "digits",
     features: Annotated[
         list[Path] | None,
         typer.Option(help="A network's folder of feature files, or a folder of such folders, in place of a benchmark."),
     ] = None,
     compared: Compared,
-    methods: Annotated[
-        str,
-        typer.Option(
-            autocompletion=method_names,
-            help="The methods to compare, or package.module:Name (generalisation).",
-        ),
-    ] = "",
+    methods: Annotated[str, typer.Option(help="The methods to compare, or package.module:Name (generalisation).")] = "",
     compare_paper: Annotated[
         bool,
         typer.Option(
@@ -56,7 +40,7 @@ def study(
         ),
     ] = "",
     settings: Annotated[
-        StudySettings | None,
+        Settings | None,
         typer.Option(
             metavar="KIND",
             help="Whose hyperparameters; authors-code: objective, noise and search of the paper's published code too "

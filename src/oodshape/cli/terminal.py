@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from shutil import get_terminal_size
 from textwrap import wrap
@@ -82,16 +82,6 @@ def say(text: str, *, err: bool = False, indent: int = 0) -> None:
 def show_line(text: str) -> None:
     """Print an error or a warning in one line on stderr, whatever the names of files in it hold."""
     sys.stderr.write(wrapped(printable(text) + "\n", sys.stderr))
-
-
-def say_command(head: str, words: Sequence[str]) -> None:
-    """Print a command to be copied; where it is long, its lines go on as a shell reads them."""
-    line = printable(shlex.join(words))
-    if is_quiet() or not sys.stdout.isatty() or len(head) + len(line) <= get_terminal_size().columns:
-        say(f"{head}{line}")
-        return
-    parts = wrap(line, get_terminal_size().columns - 4, break_long_words=False, break_on_hyphens=False)
-    typer.echo(f"{head.rstrip()}\n  " + " \\\n  ".join(parts))
 
 
 def command_line() -> str:

@@ -73,9 +73,7 @@ def watch(
         for rows, position in () if scores is None else read_blocks(scores, start, size=size, follow=follow):
             quiet = not seen.alarm
             values = np.array([row.p_value for row in rows], np.float64)
-            seen = seen.after(
-                round_to_grid(values, seen.n_calibration, str(scores)), position, labels=[row.label for row in rows]
-            )
+            seen = seen.after(round_to_grid(values, seen.n_calibration, str(scores)), position)
             if state is not None:
                 seen.save(state)
             if quiet and seen.alarm and size == 1:

@@ -1,7 +1,6 @@
-"""What everything stands on, and what knows nothing of images or networks.
+"""The base of all packages; independent of images and networks.
 
-`errors`: the one error type that users see. `values`: frozen values that print, compare and save. `fields`: what their
-fields may hold. `files`: our files, written whole or not at all, with a checksum. `reading`: what goes wrong in a file,
-as that error. `fingerprint`: short names for content. `machine`: cores, cache folder, locks.
-`progress`: bars on a terminal.
+`errors` has the error type that users see, `values` frozen values that print, compare and save, `files` files that are
+written atomically with a checksum. `options` declares the options of verbs and commands. `machine` knows cores, the
+cache folder and locks; `user_code` imports code of the user; `text`, `columns` and `progress` print.
 """

@@ -20,11 +20,11 @@ class InputError(ValueError):
 
 
 class NotTaken(InputError):
-    """The network fails on images as they are: their size, or their channels."""
+    """The network does not accept the size or the channels of the images."""
 
 
 class HeadError(InputError):
-    """The network's logits are not what its linear head gives: no image of this network can be scored."""
+    """The network's logits are not the output of its linear head, so its images cannot be scored."""
 
 
 def check_fraction(name: str, value: float, *, zero: bool = False, one: bool = False) -> None:
@@ -43,7 +43,7 @@ def check_fraction(name: str, value: float, *, zero: bool = False, one: bool = F
 
 
 def unknown(what: str, name: str, known: Iterable[str], listed: str = "") -> InputError:
-    """A name that is not known: the nearest one, and where they are `listed`; all of them where neither is known.
+    """Make the error for an unknown name: it suggests the nearest name and says where names are `listed`, or lists all.
 
     >>> raise unknown("method", "raect", ["react", "ash-s"], "`oodshape methods` lists them")
     Traceback (most recent call last):

@@ -52,7 +52,7 @@ DAMAGE = (
 
 @contextmanager
 def reading(path: str | Path, way_out: str = "") -> Iterator[None]:
-    """Any failure to read or to understand the file at `path` as an InputError of one line that names it.
+    """Turn any failure to read or parse the file at `path` into an InputError that names it.
 
     >>> with reading("notes.json", "give the results.json of a run"):
     ...     {}["rows"]
@@ -73,7 +73,7 @@ def reading(path: str | Path, way_out: str = "") -> Iterator[None]:
 
 
 def read_npz(path: str | Path) -> dict[str, NDArray[Any]]:
-    """All arrays of an .npz file by name, each held to the checksum that the archive has of it; no pickles.
+    """Read all arrays of an .npz file by name, verify their checksums, and refuse pickles.
 
     Not one by one: in a damaged directory an array may have another name, and seem not to be there.
     """
@@ -84,14 +84,14 @@ def read_npz(path: str | Path) -> dict[str, NDArray[Any]]:
 
 
 def any_names(stream: TextIO) -> TextIO:
-    """Let standard input or output pass names of files as they are: any bytes, with CR; escaped on a terminal."""
+    """Let standard input or output pass any bytes in file names, CR included; a terminal shows them escaped."""
     if isinstance(stream, TextIOWrapper):
         stream.reconfigure(errors="surrogateescape", newline="\n")
     return cast(TextIO, _Escaping(stream)) if stream.isatty() and stream is not sys.stdin else stream
 
 
 def bounded_lines(file: TextIO, where: object) -> Iterator[str]:
-    """The lines of a file; one that is too long is refused before it takes memory."""
+    """Iterate over the lines of a file; a line that is too long is refused before it is read completely."""
     while line := file.readline(LONGEST + 1):
         if len(line) > LONGEST:
             raise InputError(f"{where} has a line of more than {LONGEST:,} characters; write a path or a row on each")
@@ -116,7 +116,7 @@ class _Escaping:
 
 
 def one_line(said: object, most: int = 200) -> str:
-    """The words of a message in one line, cut where they do not end; what no terminal can show is escaped."""
+    """Put a message on one line, shorten it, and escape control characters."""
     text = " ".join(str(said).split())
     return printable(text if len(text) <= most else f"{text[:most]} ...")
 

@@ -1,8 +1,9 @@
 """Options that verbs and commands share, declared once: how to open a model, how to read images, how to run.
 
 Each group is a frozen value that is passed on as it is. The command line makes its options from the fields (those with
-a `Help`), and `takes_options` gives the public verbs one keyword for each field. To add an option, add a field here and
-the same name to the group's keywords below it, which type checkers and editors read.
+a `Help`), and `takes_options` gives the public verbs one keyword for each field. To add an option, add a field with its
+help text here, and the same name to the group's keywords below it, which type checkers and editors read. A field is
+described in `Args:` of its group only if Python differs from the command line.
 """
 
 from __future__ import annotations
@@ -35,11 +36,9 @@ class ModelOptions:
     """How to open a model.
 
     Args:
-        weights: File with the network's weights, for a model that is named by a spec.
         device: `auto`, `cpu`, `cuda`, `cuda:N`, `mps` or `xpu`; None leaves the network where it is.
         precision: Precision of the network; all but `float32` run under autocast. None: `float32`, or as the guard
             was fitted.
-        trust_code: Run code that a file contains or names, such as a .pt2 archive.
     """
 
     panel: ClassVar[str] = "Model"
@@ -73,12 +72,7 @@ class ModelKeywords(TypedDict, total=False):
 
 @dataclass(frozen=True, kw_only=True)
 class HeadOptions:
-    """Which layer of a model is its head; a guard knows it.
-
-    Args:
-        head: Name of the linear layer that gives the logits, if it is not found.
-        num_classes: Number of classes, if the weights do not define it.
-    """
+    """Which layer of a model is its head; a guard knows it."""
 
     panel: ClassVar[str] = "Model"
 
@@ -98,7 +92,6 @@ class ImageOptions:
     """How to read images.
 
     Args:
-        column: Column of a Parquet file that holds the images.
         prepared: The images are batches of tensors that the network takes as they are.
     """
 
@@ -117,11 +110,7 @@ class ImageKeywords(TypedDict, total=False):
 
 @dataclass(frozen=True, kw_only=True)
 class SubsetOptions:
-    """How many images to use.
-
-    Args:
-        limit: At most this many images of each set, drawn with a fixed seed.
-    """
+    """How many images to use."""
 
     panel: ClassVar[str] = "Images"
 
@@ -160,8 +149,6 @@ class RunOptions:
     """How to run.
 
     Args:
-        batch_size: Images that go through the network together.
-        workers: Threads that decode images; None: one per core, at most 4.
         progress: Whether to show a progress bar; None: where standard error is a terminal.
     """
 
@@ -216,10 +203,6 @@ class ExtractKeywords(ImageKeywords, CacheKeywords, RunKeywords, total=False):
     """Keywords of functions that extract features."""
 
 
-class ExportKeywords(ModelKeywords, ImageKeywords, total=False):
-    """Keywords of verbs that read a few images."""
-
-
 Group = TypeVar("Group", ModelOptions, HeadOptions, ImageOptions, SubsetOptions, CacheOptions, RunOptions)
 Verb = TypeVar("Verb", bound=Callable[..., Any])
 
@@ -272,8 +255,12 @@ def _parameters(group: type[Any]) -> list[Parameter]:
 
 
 def _arguments(group: type[Any]) -> str:
-    """The lines below `Args:` of a group's docstring."""
-    return (inspect.getdoc(group) or "").partition("Args:\n")[2].split("\n\n")[0].rstrip()
+    """The lines on a group's fields: its docstring's, and the help text of the fields that it does not describe."""
+    own = (inspect.getdoc(group) or "").partition("Args:\n")[2].split("\n\n")[0].rstrip()
+    types = get_type_hints(group, include_extras=True)
+    notes = {each.name: getattr(types[each.name], "__metadata__", [None])[0] for each in fields(group)}
+    texts = [f"    {name}: {note.text}" for name, note in notes.items() if f"    {name}:" not in own and note]
+    return "\n".join([*texts, own] if own else texts).replace("\\[", "[")
 
 
 def _with_arguments(text: str, more: list[str]) -> str:

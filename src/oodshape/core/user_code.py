@@ -17,7 +17,7 @@ from oodshape.core.errors import InputError
 
 
 def import_object(spec: str, forms: str) -> Any:
-    """Import "package.module:name", which may lie in the working directory; `forms` says what else may be given."""
+    """Import "package.module:name", from the working directory too; `forms` names other inputs for messages."""
     module, _, name = spec.partition(":")
     with working_directory():
         try:
@@ -29,7 +29,7 @@ def import_object(spec: str, forms: str) -> Any:
 
 
 def locate_failure(error: Exception, code: CodeType | None = None) -> str:
-    """What went wrong in a user's code, and where: in the function's own file, or else as deep as it goes."""
+    """Describe an error in a user's code and its location: in the function's own file, or else the innermost frame."""
     frames = [each for each in extract_tb(error.__traceback__)[1:] if not each.filename.startswith("<frozen ")]
     own = [each for each in frames if code is not None and each.filename == code.co_filename]
     place = "".join(f" ({Path(each.filename).name}:{each.lineno})" for each in (own or frames)[-1:])
@@ -38,7 +38,7 @@ def locate_failure(error: Exception, code: CodeType | None = None) -> str:
 
 @contextmanager
 def working_directory() -> Iterator[None]:
-    """Modules of the working directory can be imported, before any others, as with `python -m`."""
+    """Make modules of the working directory importable, before any others, as with `python -m`."""
     here = os.getcwd()
     sys.path.insert(0, here)
     try:

@@ -301,7 +301,7 @@ class Value:
 
 
 def reseed(value: V, seed: int) -> V:
-    """The same value with the seed of everything inside it that has one moved on by `seed`; 0 changes nothing."""
+    """Return the value with `seed` added to every seed inside it."""
 
     def moved(item: Any) -> Any:
         if isinstance(item, tuple):
@@ -351,7 +351,7 @@ def _find_type(name: str, *, trust_code: bool = False) -> type[Value]:
 
 
 class ArrayValue(Value):
-    """A value whose array fields are frozen as float32 and at hand as tensors."""
+    """A value with frozen float32 array fields that are also available as tensors."""
 
     def __post_init__(self) -> None:
         """Freeze the arrays."""
@@ -390,7 +390,7 @@ def copy_frozen(values: Any, dtype: Any) -> np.ndarray[Any, Any]:
 
 
 def freeze_array(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """The same array, read-only from now on, so that a value takes it without a copy."""
+    """Make an array read-only, so that a value can use it without a copy."""
     array.flags.writeable = False
     return array
 
@@ -409,7 +409,7 @@ def encode_value(value: Any, tensors: dict[str, np.ndarray[Any, Any]], name: str
 
 
 def decode_value(data: Json, tensors: dict[str, np.ndarray[Any, Any]], *, trust_code: bool = False) -> Any:
-    """The value that `encode_value` wrote; only known types are made, and nothing is imported without `trust_code`."""
+    """Restore a value that `encode_value` wrote; nothing is imported without `trust_code`."""
     if isinstance(data, list):
         return tuple(decode_value(item, tensors, trust_code=trust_code) for item in data)
     if not isinstance(data, dict):
@@ -453,7 +453,7 @@ def _brief(value: Any) -> str:
 
 
 def load_values(path: str | Path, kind: str, *names: str, trust_code: bool = False) -> list[Any]:
-    """What a file of the given kind holds under each name; None where it does not hold it."""
+    """Load named values from a file of the given kind; None for a name that it does not have."""
     header, tensors = files.load_file(path, kind)
     with reading(path, files.WAY_OUT.get(kind, "")):
         return [decode_value(json.loads(header.get(name, "null")), tensors, trust_code=trust_code) for name in names]

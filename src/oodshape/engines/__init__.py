@@ -1,1 +1,4 @@
-"""Engines: a fit and a scoring on many machines. Only the command line imports this package, inside a command."""
+"""Fit and score on many machines. Only the command line imports this package, inside a command.
+
+`ray` has the verbs, `actors` the pool of Ray actors, `workers` the work on one shard.
+"""

@@ -40,7 +40,7 @@ class ActorPool:
 
 
 def start_ray() -> Any:
-    """Ray, running: the cluster of RAY_ADDRESS, or a local one."""
+    """Start Ray: connect to the cluster of RAY_ADDRESS, or start a local one."""
     ray = _import_ray()
     if not ray.is_initialized():
         try:
@@ -53,7 +53,7 @@ def start_ray() -> Any:
 def map_shards(
     work: type, told: dict[str, Any], shards: Iterable[int], pool: ActorPool | None, name: str, progress: bool | None
 ) -> Iterator[dict[str, Any]]:
-    """The rows that workers give for each shard, as they come; `told` is what a worker is made with."""
+    """Yield the rows of each shard as workers finish them; `told` are the arguments of a worker."""
     ray = _import_ray()
     numbers = list(shards)
     if not numbers:
@@ -124,7 +124,7 @@ class _Worker:
 
 @contextmanager
 def worker_errors() -> Iterator[None]:
-    """What goes wrong between workers as one line."""
+    """Turn errors of workers into one line."""
     exceptions = _import_ray().exceptions
     try:
         yield
@@ -141,7 +141,7 @@ def worker_errors() -> Iterator[None]:
 
 
 def _explain_failure(error: BaseException) -> str:
-    """An error in one line, with a way out where there is one."""
+    """Describe an error in one line, with a fix if there is one."""
     if isinstance(error, InputError):
         return str(error)
     if isinstance(error, MemoryError) or is_memory_error(str(error)):
@@ -150,10 +150,10 @@ def _explain_failure(error: BaseException) -> str:
 
 
 def is_memory_error(said: str) -> bool:
-    """Whether an error's text speaks of memory that could not be had."""
+    """Whether an error's text says that memory ran out."""
     return any(phrase in said.lower() for phrase in NO_MEMORY)
 
 
 def _import_ray() -> Any:
-    """Ray, or one line on how to get it."""
+    """Import Ray, or say how to install it."""
     return import_optional("ray", "ray", "the engine ray")

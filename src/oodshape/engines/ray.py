@@ -12,47 +12,32 @@ import json
 import shutil
 import tempfile
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Any
 
 from oodshape.core.errors import InputError
 from oodshape.core.files import replacing
-from oodshape.core.options import (
-    HeadKeywords,
-    HeadOptions,
-    ModelKeywords,
-    ModelOptions,
-    RunKeywords,
-    RunOptions,
-    make_options,
-    takes_options,
-)
+from oodshape.core.options import RunOptions
 from oodshape.engines.actors import AGAIN, ActorPool, map_shards, start_ray, worker_errors
 from oodshape.engines.workers import Collector, Job, ShardScorer, merged_parts, name_shard_file
 from oodshape.guard.fit.collect import resolve_recipe
-from oodshape.guard.fit.split import check_enough_to_split, refuse_copies
+from oodshape.guard.fit.split import check_images
 from oodshape.guard.guard import Guard
 from oodshape.guard.scoring.resumable_scores import identify_run, plan_shard
 from oodshape.guard.scoring.score_formats import Counts, find_writer, merge_shards
 from oodshape.guard.scoring.score_formats import RowCounter as Rows
 from oodshape.images.decode.preprocessing import Preprocessing
-from oodshape.images.duplicates import find_copies
 from oodshape.images.sources.image_set import Shard, limit_images
 from oodshape.images.sources.open_images import Given, Listing, open_images, stream_images
 from oodshape.methods.detector import Method
-from oodshape.metrics.conformal import check_enough, images_needed
-from oodshape.networks.loading import Model, OpenNet, open_model, override
+from oodshape.metrics.conformal import images_needed
+from oodshape.networks.loading import OpenNet, override
 
 __all__ = ["ActorPool", "RunTimings", "collect", "fit_guard", "score"]
 DEFAULT = RunOptions()
 FEWEST = 16  # shards that a run is cut into at least: what a worker that dies may lose
 LARGEST = 4096  # images of a shard at most
-
-
-class RayKeywords(ModelKeywords, HeadKeywords, RunKeywords, total=False):
-    """Keywords of a fit on Ray."""
 
 
 @dataclass(frozen=True)
@@ -112,66 +97,36 @@ def collect(
     return RunTimings(len(given), lost, time.monotonic() - begun)
 
 
-@takes_options(ModelOptions, HeadOptions, RunOptions)
 def fit_guard(
-    model: Model,
-    *,
+    source: OpenNet,
     images: Given,
     calibrate: Given | None = None,
-    method: str | Method = "auto",
+    run: RunOptions = DEFAULT,
+    *,
     alpha: float = 0.05,
     per_class: bool = False,
-    preprocessing: Preprocessing | None = None,
     classes: tuple[str, ...] = (),
     upright: bool = False,
     limit: int | None = None,
     shards: int | None = None,
     pool: ActorPool | None = None,
-    on_timings: Callable[[RunTimings], object] | None = None,
-    **options: Unpack[RayKeywords],
-) -> Guard:
-    """Fit a guard as `Guard.fit` does, with the training images on the actors; the model is a spec, or opened by one.
+    **recipe: Any,
+) -> tuple[Guard, RunTimings]:
+    """Fit a guard as `Guard.fit` does, with the training images on the actors; `source` was opened by a spec.
 
-    `on_timings` is called with the timings of the collection.
+    `recipe` are the options of `Guard.fit` that decide what is collected: method, exportable, preprocessing.
     """
-    run = make_options(RunOptions, options)
-    source = open_model(model, **vars(make_options(ModelOptions, options)), **vars(make_options(HeadOptions, options)))
     given = open_images(images, upright=upright)
     held = None if calibrate is None else open_images(calibrate, upright=upright)
-    if held is None:  # as `Guard.fit` does, before any image is read
-        check_enough_to_split(min(len(given), limit or len(given)), alpha)
-    else:
-        refuse_copies(find_copies(held, given), len(held))
-        check_enough(len(held), alpha)
-        held = held if limit is None else limit_images(held, max(limit, images_needed(alpha)))
+    check_images(given, held, alpha, limit)
+    if held is not None and limit is not None:
+        held = limit_images(held, max(limit, images_needed(alpha)))
     with tempfile.TemporaryDirectory() as folder:
         part = Path(folder) / "part.safetensors"
-        timings = collect(
-            source,
-            given,
-            part,
-            hold_out=held is None,
-            method=method,
-            preprocessing=preprocessing,
-            upright=upright,
-            limit=limit,
-            run=run,
-            shards=shards,
-            pool=pool,
-        )
-        if on_timings is not None:
-            on_timings(timings)
-        return Guard.fit(
-            source,
-            parts=[part],
-            calibrate=held,
-            method=method,
-            preprocessing=preprocessing,
-            alpha=alpha,
-            per_class=per_class,
-            classes=classes,
-            **vars(run),
-        )
+        where: dict[str, Any] = {"upright": upright, "limit": limit, "run": run, "shards": shards, "pool": pool}
+        timings = collect(source, given, part, hold_out=held is None, **where, **recipe)
+        threshold: dict[str, Any] = {"alpha": alpha, "per_class": per_class, "classes": classes}
+        return Guard.fit(source, parts=[part], calibrate=held, **threshold, **recipe, **vars(run)), timings
 
 
 def score(

@@ -1,4 +1,4 @@
-"""What a worker does with one shard: our own readers, decoder and sums, whatever engine calls it."""
+"""The work on one shard, independent of the engine: reading, decoding and sums."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ PATIENCE = 60.0  # seconds that a shard which another process writes is waited f
 
 @dataclass(frozen=True)
 class Job:
-    """All that a worker is told; the images were listed once, on the driver."""
+    """The job of a worker; the images were listed once, on the driver."""
 
     model: str
     shards: int

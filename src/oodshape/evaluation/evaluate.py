@@ -12,7 +12,6 @@ from typing import Any, Unpack
 import torch
 from torch.utils.data import DataLoader
 
-from oodshape.benchmark import openood_protocol as openood
 from oodshape.benchmark.plan import BenchOptions, Images, Plan, PlannedNetwork, TensorSet, apply_settings
 from oodshape.benchmark.run import run_plan
 from oodshape.benchmark.spec import SETTINGS, Benchmark, ModelSpec, OodSpec, hash_benchmark
@@ -46,7 +45,7 @@ from oodshape.networks.zero_shot import PROMPT
 
 DEFAULT = "default"  # in place of a folder: the user's cache
 KINDS = ("near", "far")
-SETTINGS_HERE = tuple(name for name in SETTINGS if name not in ("authors-code", openood.NAME))
+SETTINGS_HERE = tuple(name for name in SETTINGS if name not in ("authors-code", "openood"))
 
 
 @takes_options(ModelOptions, HeadOptions, ImageOptions, SubsetOptions, RunOptions)
@@ -65,7 +64,6 @@ def evaluate(
     name: str = "evaluation",
     seed: int = 0,
     resamples: int = 200,
-    samples: int = 6,
     cache: str | Path | None = DEFAULT,
     **options: Unpack[EvaluateKeywords],
 ) -> Results:
@@ -92,7 +90,6 @@ def evaluate(
         name: Name of the results in tables.
         seed: Seed of whatever is drawn at random.
         resamples: Bootstrap resamples behind each interval.
-        samples: Number of hardest images of each set that the page shows.
         cache: Folder that keeps features between runs; `default` is the user's cache folder, None keeps none. Tensors
             are known by their content.
 
@@ -158,7 +155,6 @@ def evaluate(
         methods=tuple(chosen),
         seed=seed,
         resamples=resamples,
-        samples=samples,
     )
     plan = Plan(
         benchmark,
@@ -167,7 +163,6 @@ def evaluate(
         made,
         sets,
         [],
-        openood.Protocol({}),
         in_memory=tuple(in_memory),
         labels=numbers,
     )
@@ -236,7 +231,7 @@ def _groups(ood: Any) -> dict[str, tuple[str, Given]]:
 
 
 class InputReader:
-    """Turns what a user gave into sets of a run."""
+    """Turns the user's inputs into the sets of a run."""
 
     def __init__(self, head: Head | None, reading: ImageOptions, limit: int | None, seed: int) -> None:
         self.head, self.reading, self.limit, self.seed = head, reading, limit, seed
@@ -274,7 +269,7 @@ class InputReader:
 
 
 def _class_numbers(labels: Any, images: Images) -> torch.Tensor:
-    """The true classes that a user gave, one per image."""
+    """Check the true classes given, one per image."""
     if isinstance(images, TensorSet):
         raise InputError("labels: a loader gives its labels with the images, as pairs (images, labels)")
     found = check_integers(labels, "labels", len(images))

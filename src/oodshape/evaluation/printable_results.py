@@ -40,9 +40,7 @@ class Results(benchmark.RunResults):
         rows: Metrics per network, method and OOD set.
         provenance: Versions, platform, hashes and settings.
         skipped: What was left out, and why.
-        curves: Histograms and ROC curves.
-        shapes: Fitted shaping functions.
-        samples: The hardest images.
+        curves: ROC curves.
         averages_of: Means over OOD sets.
         ties: Methods that do not differ significantly from the best.
         failed: Methods that failed, and why.
@@ -90,7 +88,7 @@ class Results(benchmark.RunResults):
         folder = Path(folder)
         super().save(folder)
         write_report(self, folder)
-        if self.scores is not None and self.scores.wanted(None):
+        if self.scores is not None:
             self.scores.save(folder)
 
     def page(self, path: str | Path, columns: str = "") -> None:
@@ -107,8 +105,8 @@ class Results(benchmark.RunResults):
         """The table in LaTeX, which needs the packages booktabs and graphicx.
 
         Args:
-            kind: model: a column per network, means over OOD sets; ood: a table per network, a column per OOD set;
-                groups: a column per family of networks. None: `ood` for one network, `model` for several.
+            kind: model: a column per network, means over OOD sets; ood: a table per network, a column per OOD set.
+                None: `ood` for one network, `model` for several.
             columns: Metrics, separated by commas.
 
         Returns:
@@ -139,7 +137,7 @@ class Results(benchmark.RunResults):
     def _tables(self, kind: Kind | None = None, columns: str = "") -> list[Table]:
         shown = parse_columns(columns)
         kind = kind or ("ood" if len(self.names("model")) == 1 else "model")
-        return make_named_tables(self, kind, columns=shown, sort=shown[0].name)
+        return make_named_tables(self, kind, columns=shown, ranked=True)
 
 
 def _html(table: Table) -> str:

@@ -1,4 +1,4 @@
-"""Chunks: runs of rows of a feature matrix that may lie in memory, in a file, or be picked by number."""
+"""Chunks: runs of rows of a feature matrix in memory or in a file, or rows selected by number."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from oodshape.networks.head import Head
 
 
 class Chunked(Protocol):
-    """What sums are taken over: the rows of one network's features, chunk by chunk, with their predicted classes."""
+    """The rows of one network's features, chunk by chunk, with their predicted classes: the input of all sums."""
 
     head: Head
     labels: Tensor | None  # [N] int64: the class that each image is of, -1 where none is known

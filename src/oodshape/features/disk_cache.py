@@ -209,7 +209,7 @@ def lock_folder(folder: Path, waiting: Callable[[], None]) -> Iterator[None]:
 
 @contextmanager
 def naming_cache(folder: Path) -> Iterator[None]:
-    """Errors of the file system as one that names the folder and the way out."""
+    """Turn errors of the file system into an InputError that names the folder and the fix."""
     try:
         yield
     except OSError as error:

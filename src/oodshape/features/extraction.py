@@ -36,12 +36,12 @@ Batch = tuple[NDArray[Any], NDArray[np.int64]]  # features [n, M], predictions [
 
 
 class NoReadableImage(InputError):
-    """Not one image of a set can be read."""
+    """No image of a set can be read."""
 
 
 @dataclass(frozen=True)
 class Extraction:
-    """All that decides which features come out, and how they are computed."""
+    """Everything that determines the features, and how to compute them."""
 
     classifier: Classifier
     images: ImageSet

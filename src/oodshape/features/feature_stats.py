@@ -323,7 +323,7 @@ class FeatureStats:
 
 
 class RunningStats:
-    """Statistics on their way through the features they are of."""
+    """`FeatureStats` while they are collected."""
 
     def __init__(self, head: Head, images: int, *, half: bool) -> None:
         """Empty tables; `images` says how many rows will come at most."""

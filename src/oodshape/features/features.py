@@ -503,7 +503,12 @@ class Features:
         return self._moments
 
     def add_scatters(self, needs: frozenset[str], *parts: Features) -> None:
-        """Collect the scatters among `needs` as the sum of those of `parts`, which split these rows and keep theirs."""
+        """Collect scatters as the sum of those of parts, which split these rows and keep theirs.
+
+        Args:
+            needs: Names of the statistics; those that are not scatters are ignored.
+            parts: Features that together have the same rows.
+        """
         scatters = needs & SCATTERS.keys()
         if scatters:
             found = (part.moments(scatters, stats=False).only(scatters, self.head) for part in parts)

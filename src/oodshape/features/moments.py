@@ -47,7 +47,7 @@ class Bank:
         self._kept = np.empty((len(self._keys), width), np.float16 if half else np.float32)
 
     def add(self, keys: Keys, rows: Array) -> None:
-        """Let some rows in; where there is no room, those with the largest keys make it."""
+        """Add rows; if the bank is full, the rows with the largest keys are dropped."""
         if self._planned:
             places = np.minimum(np.searchsorted(self._keys, keys), len(self._keys) - 1)
             for row in np.flatnonzero(self._keys[places] == keys):
@@ -199,7 +199,15 @@ class Moments:
         return fewer
 
     def only(self, names: frozenset[str], head: Head) -> Moments:
-        """Those parts, which do not depend on the head, as moments of another head."""
+        """Select statistics that do not depend on the head, as moments of another head.
+
+        Args:
+            names: Names of the statistics.
+            head: The other head.
+
+        Returns:
+            The selected statistics.
+        """
         kept = {name: part for name, part in self.parts.items() if OWNERS.get(name, name) in names}
         return Moments(head.fingerprint, self.n, kept)
 
@@ -255,7 +263,7 @@ def _form(name: str) -> tuple[str, str]:
 
 
 class RunningMoments:
-    """Moments on their way through the features they are of."""
+    """`Moments` while they are collected."""
 
     def __init__(self, features: Chunked, needs: frozenset[str], *, exact: bool = False) -> None:
         as_statistics(needs)

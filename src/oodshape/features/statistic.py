@@ -54,7 +54,7 @@ class Statistic(StrEnum):
 
 
 def as_statistics(names: Iterable[str]) -> frozenset[Statistic]:
-    """The parts of those names, or an error that lists those there are.
+    """Convert names to statistics; an unknown name raises an error that lists the known ones.
 
     >>> as_statistics(["counts"])
     frozenset({<Statistic.COUNTS: 'counts'>})
@@ -171,7 +171,7 @@ BY_LABEL = frozenset(part for part in Statistic if part.startswith(("label", "un
 
 
 class RunningStatistics:
-    """The sums of some names over all rows that were added."""
+    """Collects the named statistics over all added rows."""
 
     def __init__(self, names: frozenset[str], head: Head, *, exact: bool = False, labelled: bool = True) -> None:
         """Zeros; `labelled` says whether any of the rows may have a label. `exact`: all in float64."""

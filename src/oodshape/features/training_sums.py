@@ -141,7 +141,7 @@ class TrainingSums:
 
 
 def add_if_present(*each: T | None) -> T | None:
-    """Those that are there, added up."""
+    """Add the values that are not None."""
     there = [one for one in each if one is not None]
     return reduce(add, there) if there else None
 

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import math
-import os
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,18 +13,16 @@ from numpy.typing import NDArray
 
 from oodshape.core.errors import InputError
 from oodshape.core.options import RunOptions
-from oodshape.features.features import check_labels, warn_if_by_chance
 from oodshape.guard.fitted import Fitted
 from oodshape.guard.scoring.score_images import score_given
 from oodshape.images.duplicates import find_copies_in_sketch
 from oodshape.images.sources.image_set import ImageSource, Subset
 from oodshape.images.sources.memory import check_prepared
-from oodshape.images.sources.open_images import Given, Listing, find_classes, open_images, stream_images
-from oodshape.metrics.conformal import rejected_count
+from oodshape.images.sources.open_images import Given, Listing, open_images, stream_images
+from oodshape.metrics.conformal import rejected_count_limits
 from oodshape.metrics.detection import Estimate
 from oodshape.metrics.registry import DEFAULT_METRICS, measure
 from oodshape.networks.loading import OpenNet
-from oodshape.networks.model_names import readable_names
 
 LEVEL = 0.95  # of every interval but the promise's
 DEFAULT = RunOptions()
@@ -58,7 +54,6 @@ class SetCheck:
     # image by image, of those that could be read
     pairs: tuple[tuple[str, int], ...]  # as a listing names them
     classes: NDArray[np.int64]  # predicted
-    labels: NDArray[np.int64] | None  # the right ones where they are known, -1 where not
     listing: ImageSource | None  # where the images can be read again; None for prepared tensors
 
     @property
@@ -77,29 +72,6 @@ def compute_exact_rate(count: int, of: int) -> Estimate:
 
     low, high = binomtest(count, of).proportion_ci(LEVEL, "exact")
     return Estimate(count / of, float(low), float(high))
-
-
-@dataclass(frozen=True)
-class SelectiveAccuracy:
-    """What gets accepted should be right: accuracy in general and among accepted images."""
-
-    images: int  # with a label
-    accuracy: Estimate
-    accepted: dict[str, Estimate]  # detector -> accuracy among the images that it accepts; none where it accepts none
-
-
-def selective_accuracy(inside: SetCheck) -> SelectiveAccuracy | None:
-    """Accuracy among accepted images, for those whose label is known."""
-    if inside.labels is None:
-        return None
-    known = inside.labels >= 0
-    right = (inside.classes == inside.labels)[known]
-    accepted: dict[str, Estimate] = {}
-    for name, scores in inside.judged.items():
-        kept = right[scores.passed[known]]
-        if len(kept):
-            accepted[name] = compute_exact_rate(int(kept.sum()), len(kept))
-    return SelectiveAccuracy(int(known.sum()), compute_exact_rate(int(right.sum()), len(right)), accepted)
 
 
 SAME = 0.5  # the share of known scores above which the ID images are the calibration images
@@ -121,7 +93,7 @@ class Check:
 
     @property
     def guaranteed(self) -> tuple[int, int] | None:
-        """The limits between which the promise puts the number of rejected ID images, 99 times in 100.
+        """The 99 % range of the number of rejected ID images under the guarantee.
 
         None without a guarantee, or with a threshold per class, which has a distribution of its own.
         """
@@ -130,7 +102,7 @@ class Check:
             return None
         assert detector.calibration is not None
         assert detector.alpha is not None
-        return rejected_count(len(detector.calibration), detector.alpha, len(self.inside.guard.values))
+        return rejected_count_limits(len(detector.calibration), detector.alpha, len(self.inside.guard.values))
 
     @property
     def known(self) -> float:
@@ -154,11 +126,6 @@ class Check:
         if sides[0] is None or sides[1] is None:
             raise InputError("this guard knows no threshold on the softmax to compare with")
         return measure(sides[0].values, {of.name: sides[1].values}, level=LEVEL)[1]
-
-    @property
-    def selective(self) -> SelectiveAccuracy | None:
-        """How right the network is on the ID images that are accepted; None where no labels are known."""
-        return selective_accuracy(self.inside)
 
     @property
     def unreadable(self) -> dict[str, str]:
@@ -195,7 +162,7 @@ def check_guard(
     sets = dict(ood) if isinstance(ood, Mapping) else {_name(ood, "OOD", prepared): ood}
     for given in sets.values():
         _name(given, "", prepared)  # what cannot be images is refused before any work
-    inside = _checked(guard, source, id, _name(id, "ID", prepared), run, prepared, labelled=True)
+    inside = _checked(guard, source, id, _name(id, "ID", prepared), run, prepared)
     outside = [_checked(guard, source, given, name, run, prepared) for name, given in sets.items()]
     check = Check(guard, inside, tuple(outside))
     check = replace(check, used=_count_used(check, id))
@@ -205,9 +172,6 @@ def check_guard(
             "this guard, so the number of rejected ones proves nothing; give other ID images",
             stacklevel=3,
         )
-    if check.selective is not None:
-        accuracy = check.selective.accuracy.value
-        warn_if_by_chance(accuracy, check.selective.images, guard.detector.classes or 1)
     return check
 
 
@@ -223,22 +187,19 @@ def _count_used(check: Check, id: Given) -> int:
 
 
 def _name(images: Given, otherwise: str, prepared: bool) -> str:
-    """What a set is called; what cannot be images is refused."""
+    """The name of a set; inputs that cannot be images are refused."""
     if prepared:
         check_prepared(images)
         return otherwise
     return stream_images(images).name
 
 
-def _checked(
-    guard: Fitted, source: OpenNet, images: Given, name: str, run: RunOptions, prepared: bool, *, labelled: bool = False
-) -> SetCheck:
+def _checked(guard: Fitted, source: OpenNet, images: Given, name: str, run: RunOptions, prepared: bool) -> SetCheck:
     parts: list[Any] = []
     others: list[Any] = []
     unreadable: dict[str, str] = {}
     pairs: list[tuple[str, int]] = []
-    places: list[int] = []
-    listing, seen = None if prepared else stream_images(images), 0
+    listing = None if prepared else stream_images(images)
     given = images if listing is None else listing
     for batch in score_given(guard, source, given, run, prepared=prepared, name=name):
         parts.append(batch.decision)
@@ -246,15 +207,12 @@ def _checked(
             others.append(guard.about.baseline.decide(batch.outputs))
         unreadable |= {batch.pairs[row][0]: why for row, why in sorted(batch.errors.items())}
         pairs += [batch.pairs[row] for row in batch.rows]
-        places += [seen + row for row in batch.rows]
-        seen += len(batch.pairs)
     if sum(len(part.scores) for part in parts) == 0:
         path, why = next(iter(unreadable.items()), (name, "it is empty"))
         raise InputError(f"no image of {name} can be read; {path}: {why}")
     softmax = None if guard.about.baseline is None else _scores(others)
     classes = np.concatenate([part.classes.cpu().numpy() for part in parts])
-    labels = _find_labels(guard, images, listing, pairs, places) if labelled else None
-    return SetCheck(name, _scores(parts), softmax, unreadable, tuple(pairs), classes, labels, listing)
+    return SetCheck(name, _scores(parts), softmax, unreadable, tuple(pairs), classes, listing)
 
 
 def _scores(parts: list[Any]) -> SetScores:
@@ -262,52 +220,3 @@ def _scores(parts: list[Any]) -> SetScores:
     p_values = np.concatenate([part.p_values.cpu().numpy() for part in parts])
     passed = np.concatenate([part.accepted.cpu().numpy() for part in parts])
     return SetScores(values, int(passed.sum()), p_values, passed)
-
-
-Labels = NDArray[np.int64]
-
-
-def _find_labels(
-    guard: Fitted,
-    images: Given,
-    listing: ImageSource | None,
-    pairs: Sequence[tuple[str, int]],
-    places: Sequence[int],
-) -> Labels | None:
-    """[N]: the class of each image in the guard's order, -1 where it is not known; None where none is.
-
-    Class folders are matched by their names, or by their order where the guard knows no names. Lists bring numbers,
-    and so do data sets; `places` are the images' numbers in what was given.
-    """
-    found: Labels | None = None
-    if isinstance(listing, Listing) and isinstance(listing.given, str):
-        if os.path.isdir(listing.given):
-            found = _by_folder(guard, listing.given, [path for path, _ in pairs])
-        elif os.path.isfile(listing.given):
-            found = np.array([label for _, label in pairs], np.int64)
-    elif all(hasattr(images, name) for name in ("labels", "fingerprint")):  # a data set that knows its labels
-        found = _named(guard, np.asarray(images.labels, np.int64)[list(places)], find_classes(images))
-    check_labels(found, guard.detector.classes or 0)
-    return None if found is None or (found < 0).all() else found
-
-
-def _by_folder(guard: Fitted, root: str, paths: Sequence[str]) -> Labels | None:
-    """The folder directly below the root is the class, unless images lie in the root itself."""
-    parts = [Path(os.path.relpath(path, root)).parts for path in paths]
-    if any(len(part) < 2 for part in parts):
-        return None
-    names = sorted({part[0] for part in parts} | {each.name for each in os.scandir(root) if each.is_dir()})
-    order = {name: place for place, name in enumerate(name for name in names if not name.startswith("."))}
-    return _named(guard, np.array([order[part[0]] for part in parts], np.int64), tuple(order))
-
-
-def _named(guard: Fitted, labels: Labels, classes: tuple[str, ...]) -> Labels | None:
-    """Labels in the guard's order: by the names of the classes where both sides have them."""
-    names = guard.classes
-    if not classes:
-        return labels
-    if not names:
-        return labels if len(classes) == guard.detector.classes else None
-    place = {name: number for number, name in enumerate(readable_names(names))}
-    order = np.array([place.get(name, -1) for name in readable_names(classes)], np.int64)
-    return np.where(labels >= 0, order[labels], -1)

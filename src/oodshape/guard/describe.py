@@ -1,4 +1,4 @@
-"""What a guard is, for people and for programs; a guard file is described without torch, and no code of it runs."""
+"""Describe a guard, as text and as JSON; a guard file is described without torch, and none of its code runs."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class _Decides:
 
 @dataclass(frozen=True)
 class GuardContents:
-    """What a guard file contains: JSON of the detector and of what is known about it, and their arrays."""
+    """The contents of a guard file: the detector and its description as JSON, and their arrays."""
 
     recipe: str
     detector: Json
@@ -132,7 +132,7 @@ class GuardContents:
 
     @property
     def fusion(self) -> Mapping[str, Any] | None:
-        """What a method that selects others has selected."""
+        """The component detectors that a selecting method chose."""
         scorer: Mapping[str, Any] = self.detector["scorer"]
         return scorer if scorer["type"] == "Fusion" else None
 
@@ -158,13 +158,13 @@ class GuardContents:
 
 
 def describe_guarantee(held_out: bool, n: int, alpha: float, *, per_class: bool) -> str:
-    """What a threshold from n calibration scores guarantees, in one line."""
+    """Describe in one line what a threshold from n calibration scores guarantees."""
     if not held_out:
         return NO_GUARANTEE
     rate, made = f"expected false rejection rate <= {100 * alpha:g} %", f"split conformal, n = {n:,}"
     if per_class:
         return f"{rate} within each class with a threshold of its own, and in all other classes together ({made})"
-    low, high = (100 * limit for limit in conformal.rejected_share(n, alpha))
+    low, high = (100 * limit for limit in conformal.rejection_rate_limits(n, alpha))
     return f"{rate} ({made}; 99 % range for this calibration set {low:.1f}-{high:.1f} %)"
 
 
@@ -183,7 +183,7 @@ def describe_sanity(rates: Mapping[str, float]) -> str:
 
 
 def describe_selection(guard: Guarded) -> list[str]:
-    """What was selected and why, in a few lines; none for a method that does not select."""
+    """Describe which detectors were selected and why; empty for a method that does not select."""
     found = GuardContents.of(guard)
     fusion, method, components = found.fusion, found.about["method"], found.components
     if fusion is None:
@@ -212,7 +212,7 @@ def _by_proxy(fusion: Mapping[str, Any]) -> dict[str, dict[str, float]]:
 
 
 def facts(guard: Guarded) -> dict[str, Any]:
-    """All that a guard says about itself, as JSON can hold it."""
+    """Return the description of a guard as JSON values."""
     found = GuardContents.of(guard)
     detector, about, fusion, per_class = found.detector, found.about, found.fusion, found.groups is not None
     return {
@@ -256,7 +256,7 @@ def lines(guard: Guarded) -> list[tuple[str, str]]:
         *([("sanity", describe_sanity(found.sanity))] if found.sanity else []),
         ("calibrated on", f"{format_count(fact['calibration_images'], 'image')}, alpha = {detector['alpha']:g}"),
         ("fitted on", f"{detector['n_train']:,} images"),
-        ("preprocessing", preprocessing_line(found.preprocessing)),
+        ("preprocessing", describe_preprocessing(found.preprocessing)),
         ("", f"EXIF orientation {fact['exif']}"),
         ("model", about["model"] + (f", weights {about['weights']}" if about["weights"] else "")),
         *([("precision", about["precision"])] if about["precision"] != "float32" else []),
@@ -283,7 +283,7 @@ def describe_classes(guard: Guarded) -> str:
     )
 
 
-def preprocessing_line(way: Preprocessing | None) -> str:
+def describe_preprocessing(way: Preprocessing | None) -> str:
     """How an image is prepared, in words."""
     if way is None:
         return "not known: it was fitted on prepared tensors"

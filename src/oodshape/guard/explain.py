@@ -1,4 +1,4 @@
-"""Why was this image rejected? What the network, the guard and its components say about single images."""
+"""Explain decisions on single images: predictions, the guard's score, and those of its component detectors."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class ClassGuess(NamedTuple):
 
 
 class MethodScore(NamedTuple):
-    """What one method says: its score, and the share of familiar images with a score as low."""
+    """The score of one component detector, and its p-value."""
 
     method: str
     score: float
@@ -36,7 +36,7 @@ class MethodScore(NamedTuple):
 
 @dataclass(frozen=True)
 class Explanation:
-    """One image: what it is taken for, whether that is to be trusted, and what speaks for it and against it."""
+    """The explanation of one decision: predictions, score and p-value, and those of each component detector."""
 
     path: str
     guesses: tuple[ClassGuess, ...] = ()  # the predicted class and the next ones

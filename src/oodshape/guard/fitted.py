@@ -26,7 +26,7 @@ DEFAULT = ModelOptions()
 
 @dataclass(frozen=True, eq=False, repr=False)
 class About(Value):
-    """What a guard knows besides its detector."""
+    """What a guard knows about its network, images and options."""
 
     preprocessing: Preprocessing | None  # None: it was fitted on prepared tensors, and nothing says how
     network: str  # fingerprint of all weights
@@ -53,7 +53,7 @@ class About(Value):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Fitted(Value):
-    """A fitted and calibrated detector with the preprocessing, the classes and the promise that belong to it."""
+    """A fitted and calibrated detector with the preprocessing, the classes and the guarantee that belong to it."""
 
     detector: Detector
     about: About

@@ -18,7 +18,6 @@ from oodshape.core.options import (
     CalibrateKeywords,
     CallKeywords,
     CheckKeywords,
-    ExportKeywords,
     FitKeywords,
     HeadOptions,
     ImageOptions,
@@ -329,7 +328,7 @@ class Guard(Fitted):
             model: The guard's network.
 
         Returns:
-            How many images of each set are accepted, AUROC and FPR95, and the accuracy on accepted images.
+            How many images of each set are accepted, AUROC and FPR95.
 
         Raises:
             InputError: If no image of a set can be read, or it is another network.
@@ -348,7 +347,7 @@ class Guard(Fitted):
         sets = {name: given(each) for name, each in ood.items()} if isinstance(ood, Mapping) else given(ood)
         return check_guard(self, source, given(id), sets, make_options(RunOptions, options), prepared=reading.prepared)
 
-    @takes_options(ModelOptions, ImageOptions)
+    @takes_options(ModelOptions)
     def export(
         self,
         path: str | Path,
@@ -356,7 +355,7 @@ class Guard(Fitted):
         *,
         images: Given | None = None,
         progress: bool | None = None,
-        **options: Unpack[ExportKeywords],
+        **options: Unpack[ModelKeywords],
     ) -> ExportReport:
         """Export network and guard as one ONNX file: images -> logits, score, accepted.
 
@@ -374,14 +373,14 @@ class Guard(Fitted):
         Raises:
             InputError: If the method cannot be exported or the graph differs from torch; then no file is written.
         """
-        reading, precision = make_options(ImageOptions, options), self.about.precision
+        precision = self.about.precision
         if precision != "float32":
             raise InputError(
                 f"this guard was calibrated in {precision}, but an exported graph runs in float32 and would decide "
                 "otherwise: calibrate it in float32 first (oodshape calibrate --images ... --precision float32)"
             )
         source = self.open_network(model, make_options(ModelOptions, options))
-        return export_guard(self, source, path, in_column(images, reading.column), progress)
+        return export_guard(self, source, path, images, progress)
 
     def save(self, path: str | Path) -> None:
         """Write the guard to one safetensors file; `Detector.load` reads its detector.

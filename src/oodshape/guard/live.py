@@ -24,7 +24,7 @@ from oodshape.methods.detector import Decision
 from oodshape.methods.guarded_net import GuardedNet
 from oodshape.networks.classifier import Classifier, stamp_tensors
 from oodshape.networks.device import find_device
-from oodshape.networks.linear_maps import taking
+from oodshape.networks.linear_maps import name_shape_errors
 
 
 class Live:
@@ -118,7 +118,7 @@ class Live:
             return self._classified(batch)
         with torch.inference_mode():
             ready = batch.to(self._like.device, self._like.dtype if batch.is_floating_point() else None)
-            with taking(ready):
+            with name_shape_errors(ready):
                 if self._classifier.precision == "float32":
                     logits, scores, accepted = guarded(ready)
                 else:  # the network alone runs in it, as in a Classifier
@@ -196,7 +196,7 @@ class Live:
 
 
 def _is_one(images: Any, pairs: list[tuple[str, int]]) -> bool:
-    """Whether a user gave one image, no list, batch or folder of them."""
+    """Whether the input is a single image."""
     if isinstance(images, (str, os.PathLike)):
         return [path for path, _ in pairs] == [os.fspath(images)]
     return is_image(images) and getattr(images, "ndim", 3) <= 3

@@ -1,7 +1,7 @@
 """Copies: which images of one set are in another set too, or twice in the same set, under any name.
 
 Files are compared by their real path and by their bytes; only files of equal size are read, and of those that differ
-only their ends. Images in memory are compared by their pixels, also with files. A set that is no longer at hand is
+only their ends. Images in memory are compared by their pixels, also with files. A set that is no longer available is
 compared by its sketch: the smallest hashes of its images' contents.
 """
 
@@ -32,7 +32,7 @@ SKETCH = 4096  # hashes that are kept of a set
 
 
 def find_copies(images: ImageSet, of: ImageSet) -> list[str]:
-    """The names of the images that are among those of another set, in their order."""
+    """Find the images that also occur in another set; return their names in order."""
     files, others = _local_files(images), _local_files(of)
     if files is not None and others is not None:
         return _same_files(files, others)
@@ -41,7 +41,7 @@ def find_copies(images: ImageSet, of: ImageSet) -> list[str]:
 
 
 def find_repeated(images: ImageSet) -> list[int]:
-    """The numbers of the images whose content an earlier image of the set has."""
+    """Find the images whose content equals that of an earlier image of the set."""
     keys: dict[int, Any] = dict(enumerate(find_identities(images).tolist()))
     files = _local_files(images)
     if files is not None:

@@ -44,7 +44,7 @@ def from_numbers(n: int, part: str = "") -> Keys:
 
 
 def check(values: Any, n: int) -> Keys:
-    """[N]: the identities that a user gave: texts are hashed, whole numbers kept."""
+    """Return [N] identities: texts are hashed, whole numbers kept."""
     array = np.asarray(values)
     if array.shape == (n,) and (array.dtype.kind == "u" or (array.dtype.kind == "i" and array.min(initial=0) >= 0)):
         return array.astype(np.uint64)
@@ -82,7 +82,7 @@ def smallest(identities: Keys, count: int, seed: int, purpose: str) -> NDArray[n
 
 
 def pick_share(identities: Keys, share: float, seed: int = 0, *, purpose: str) -> NDArray[np.bool_]:
-    """[N]: whether an image's key lies below the share: each decides for itself, so parts need not know of each other.
+    """Return [N]: whether an image's key lies below the share; it depends on the image only, not on its part.
 
     >>> bool(pick_share(from_numbers(10_000), 0.25, purpose="example").sum() in range(2300, 2700))
     True
@@ -91,9 +91,9 @@ def pick_share(identities: Keys, share: float, seed: int = 0, *, purpose: str) -
 
 
 def hold_out(identities: Keys, share: float, seed: int = 0, *, purpose: str, fewest: int = 1) -> NDArray[np.bool_]:
-    """[N]: whether an image is held out: where its key lies below the share.
+    """Return [N]: whether an image is held out: its key lies below the share.
 
-    Each image decides for itself, so parts need not know of each other, and about a share of all is held out. Where
+    The choice depends on the image only, so parts can be split separately, and about a share of all is held out. Where
     that gives fewer than `fewest`, the images with the smallest keys are; never all. Images of equal identity stay
     together.
     """

@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 class Recipe(Value):
-    """What fills a slot before it is fitted, or several of these together; a recipe speaks for those inside it."""
+    """A slot's settings before fitting, or several of them; the properties of a recipe cover those inside it."""
 
     def inside(self) -> Iterator[Recipe]:
         """The recipes that this one is made of: fields that are recipes, or tuples of them."""
@@ -30,7 +30,7 @@ class Recipe(Value):
 
     @property
     def needs(self) -> frozenset[Statistic]:
-        """The parts of `Moments` that fitting looks at, besides `FeatureStats`."""
+        """The statistics in `Moments` that fitting needs in addition to `FeatureStats`."""
         return frozenset[Statistic]().union(*(recipe.needs for recipe in self.inside()))
 
     @property
@@ -64,7 +64,7 @@ class Recipe(Value):
 
 
 class LearnsNothing:
-    """A recipe that is what fitting makes of it; the first base of its class."""
+    """A recipe that is its own fitted value; the first base of its class."""
 
     def fit(self: T, train: Training) -> T:
         return self
@@ -98,7 +98,7 @@ class once(Generic[T]):  # used as a decorator
 
 @dataclass(eq=False)
 class Batch:
-    """Some rows of features on their way to a score; logits and classes are computed only when asked for."""
+    """Some rows of features to score; logits and classes are computed on demand."""
 
     raw: Tensor  # [n, M] as stored
     head: Head

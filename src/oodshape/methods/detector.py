@@ -168,7 +168,7 @@ class Detector(FittedSlots):
     classes: Annotated[int, AtLeast(1)] | None = None  # of the head; None: fitted from statistics without it
 
     def __post_init__(self) -> None:
-        """Freeze the calibration scores, and refuse a promise that cannot be kept."""
+        """Freeze the calibration scores, and refuse an alpha that they cannot guarantee."""
         if self.calibration is not None:
             object.__setattr__(self, "calibration", copy_frozen(self.calibration, np.float32))
         if self.groups is not None:
@@ -443,7 +443,7 @@ PARTS = 2  # of a chunk: a score makes several copies of a batch; products of fe
 
 
 def iterate_batches(data: Features | Outputs, *, whole: bool = False) -> Iterator[Batch]:
-    """The rows in batches; `whole` asks for a single one where it needs no room of its own."""
+    """Iterate over rows in batches; `whole` asks for a single batch if that needs no extra memory."""
     if isinstance(data, Outputs):
         yield Batch(data.features, data.head, given_logits=data.logits)
         return

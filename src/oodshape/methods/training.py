@@ -90,7 +90,7 @@ class Training:
 
     @property
     def stats(self) -> FeatureStats:
-        """The statistics: of the features, where they are at hand, made when they are first asked for."""
+        """The statistics, collected from the features on first use if they are available."""
         if self.maybe_stats is not None:
             return self.maybe_stats
         return self.features.stats

@@ -101,7 +101,7 @@ def class_limits(ascending: Scores, alpha: float, groups: NDArray[Any] | None, c
     return values
 
 
-def rejected_share(n: int, alpha: float) -> tuple[float, float]:
+def rejection_rate_limits(n: int, alpha: float) -> tuple[float, float]:
     """The limits between which the true share of rejected ID images lies, for 99 % of calibration sets.
 
     Given the n held-out images it follows Beta(k, n + 1 - k), where k is the rank of the threshold.
@@ -110,7 +110,7 @@ def rejected_share(n: int, alpha: float) -> tuple[float, float]:
     return beta_quantile((1 - LEVEL) / 2, k, n + 1 - k), beta_quantile((1 + LEVEL) / 2, k, n + 1 - k)
 
 
-def rejected_count(n: int, alpha: float, images: int) -> tuple[int, int]:
+def rejected_count_limits(n: int, alpha: float, images: int) -> tuple[int, int]:
     """The limits of the number of rejected among fresh ID images: beta-binomial, exact where scores have no ties."""
     from scipy.stats import betabinom
 

@@ -37,7 +37,7 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a method made of ID images and one OOD set: the images that every threshold accepts, and the cost.
+    """The outcome of a method on ID images and one OOD set: the images that each threshold accepts, and the cost.
 
     Counts are [..., thresholds], from the threshold that accepts nothing to the one that accepts everything.
     """

@@ -29,7 +29,7 @@ class Metric:
         direction: Which values are better.
         function: From an outcome (of any number of resamples at once) to values; None where it cannot be measured.
         unit: %: a fraction in [0, 1], shown in percent, with a bootstrap interval. s, ms: a cost in this unit, not
-            bounded by 1, which every run measures anew: it has no interval, and runs are not compared by it.
+            bounded by 1, which every run measures again: it has no interval, and runs are not compared by it.
         tolerance: How far two runs may differ and still agree: as a fraction, and in OOD images that change sides.
         paired: The test of two methods on the same images, by default a paired bootstrap.
     """

@@ -1,8 +1,8 @@
 """From images to features and logits.
 
-`opening` turns what a user names (a timm, torchvision or Hugging Face model, one of `zoo/`, a function, a torch.export
-archive) into a `classifier`: any network whose logits come from a linear map, read without changing it. `reading` runs
-one forward pass, `linear_maps` sees the maps in it, `finding` tells which of them gives the logits; `head` holds that
-one and what a network says about a batch. `device` says where it runs. `weights` and `torch_export` read files without
-running what is in them.
+`loading` opens a model (timm, torchvision, Hugging Face, `zoo`, a function, a torch.export archive) as a `classifier`:
+any network whose logits come from a linear map, run without changing it. `linear_maps` records the linear maps of a
+forward pass, `find_head` finds the one that computes the logits, `head` holds it. `device` selects the device.
+`weights`, `published_weights` and `torch_export` read files, `hugging_face` and `zero_shot` models of a hub.
+`model_names` lists the known networks.
 """

@@ -376,13 +376,13 @@ def network_fingerprint(net: nn.Module) -> str:
 
 
 def stamp_tensors(tensors: Iterable[Tensor]) -> Stamp:
-    """Which tensors they are, where they lie, and how often torch has written to each: a look at no value."""
+    """Return identity, address and version of each tensor, without reading values."""
     # writes to tensors made in inference mode are not counted
     return tuple((id(each), each.data_ptr(), -1 if each.is_inference() else each._version) for each in tensors)
 
 
 def guess_family(net: nn.Module) -> Family:
-    """The family of a network whose makers do not say it: it attends, it convolves more than patches, or neither."""
+    """Guess the family of a network from its layers: attention, convolutions over more than patches, or neither."""
     modules = list(net.modules())
     if any("attention" in type(module).__name__.lower() for module in modules):
         return "transformer"

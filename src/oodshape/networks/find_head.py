@@ -1,4 +1,4 @@
-"""Which linear map of a network gives its logits: found by value, and held to that."""
+"""Find the linear map that computes a network's logits, by value."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a network says about a batch: features, logits, and the linear head between them."""
+"""The linear head of a network, and its outputs for a batch: features and logits."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ def from_hugging_face(
 
 
 def read_processor(processor: Any) -> Preprocessing:
-    """The processor's steps as a Preprocessing, held to what the processor gives for a picture."""
+    """Convert a processor to a Preprocessing, and check it against the processor's output for a picture."""
     said = {name: getattr(processor, name, None) for name in ("resample", "rescale_factor", "crop_pct")}
     size, crop = (dict(getattr(processor, each, None) or {}) for each in ("size", "crop_size"))
     normal = getattr(processor, "do_normalize", True)

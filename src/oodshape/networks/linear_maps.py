@@ -255,12 +255,12 @@ def read_maps(
 
 
 def _through(net: nn.Module, images: Tensor) -> Any:
-    with taking(images):
+    with name_shape_errors(images):
         return net(images.clone())
 
 
 @contextmanager
-def taking(images: Tensor) -> Iterator[None]:
+def name_shape_errors(images: Tensor) -> Iterator[None]:
     """Turn what a network raises for images that it cannot take into one error that names their shape and type."""
     try:
         yield

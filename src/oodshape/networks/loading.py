@@ -29,7 +29,7 @@ from oodshape.networks.zero_shot import HEAD, PROMPT, ZeroShot
 
 @dataclass(frozen=True, eq=False)
 class OpenNet:
-    """A network that is ready to use, and what its makers say about it."""
+    """An opened network, with its own preprocessing and class names if known."""
 
     classifier: Classifier
     native: Preprocessing | None = None  # the model's own; None where it says none
@@ -118,7 +118,7 @@ def override(
     crop: int | None = None,
     interpolation: Interpolation | None = None,
 ) -> Preprocessing:
-    """A model's own preprocessing with what a user says instead; without one, mean and std are needed.
+    """Override parts of a model's own preprocessing; without one, mean and std are needed.
 
     An exact resize leaves nothing to crop, so it takes the place of the model's own crop too.
     """
@@ -139,7 +139,7 @@ def override(
 
 
 def call_builder(spec: str) -> tuple[nn.Module, Preprocessing | None]:
-    """What a user's own function gives: a network, and its preprocessing where it returns a pair.
+    """Call a user's function that builds a network; it may return a pair with the preprocessing.
 
     The working directory can be imported from, as with `python -m`.
     """

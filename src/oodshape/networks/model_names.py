@@ -16,7 +16,7 @@ Family = Literal["ConvNet", "transformer", "MLP"]
 
 
 class KnownModel(NamedTuple):
-    """What is known of a network without building it."""
+    """Facts about a network that need no building."""
 
     family: Family
     id_set: str

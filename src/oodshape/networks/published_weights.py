@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 def load_published(what: str, load: Callable[[], T]) -> T:
-    """What `load` returns, without the network where the cache of a hub has all of it.
+    """Call `load`, without network access if the cache of a hub is complete.
 
     A download is announced in one line; offline it is an error. `load` raises OSError for what it cannot get.
     """

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from oodshape.benchmark.kept_scores import FILE as SCORES
 from oodshape.benchmark.plan import BenchOptions, Plan
 from oodshape.benchmark.results import RunResults
 from oodshape.benchmark.run import run_plan
@@ -24,12 +23,10 @@ if TYPE_CHECKING:
 
 
 def write_benchmark(benchmark: Benchmark, options: BenchOptions, folder: Path) -> RunResults:
-    """Run a benchmark and write results, tables and page into the folder, and all scores where they are asked for."""
+    """Run a benchmark and write results, tables and page into the folder, with the score of every image."""
     results, scores = run_plan(Plan.of(benchmark, options))
     results.save(folder)
-    (folder / SCORES).unlink(missing_ok=True)  # of an earlier run
-    if scores.wanted(options.keep_scores):
-        scores.save(folder)
+    scores.save(folder)
     write_report(results, folder)
     return results
 
@@ -57,11 +54,10 @@ def print_report(
     *,
     paper: bool = False,
     columns: tuple[Column, ...] = DEFAULT_COLUMNS,
-    sort: str = "",
 ) -> None:
-    """Print the tables of results, by default sorted by their first column."""
+    """Print the tables of results, the best by their first column on top."""
     show_openood(results, console)
-    for part in make_named_tables(results, kind, paper=paper, columns=columns, sort=sort or columns[0].name):
+    for part in make_named_tables(results, kind, paper=paper, columns=columns, ranked=True):
         print_table(part, console)
 
 

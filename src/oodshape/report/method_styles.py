@@ -48,7 +48,7 @@ def table_block(name: str) -> str:
 
 
 def method_family(name: str) -> str:
-    """What a method works on: logits, shaped features or weights (OptFS apart), distances; or it chooses.
+    """Return the family of a method: logits, shaping, optfs, distance, or choice.
 
     >>> [method_family(name) for name in ("msp", "dice", "optfs-e+react", "optfs", "vim", "auto", "mine")]
     ['logits', 'shaping', 'optfs', 'optfs', 'distance', 'choice', 'own']

@@ -1,6 +1,6 @@
 """Every colour of the project: figures, pages, scripts and docs take theirs from here and from nowhere else.
 
-Familiar images (ID) are blue and strange ones (OOD) orange wherever they are drawn. Methods have the colour of their
+ID images are blue and OOD images orange in every figure. Methods have the colour of their
 family: those that read the logits, that shape features or weights, that measure distances; OptFS and the method that
 chooses stand out. A test holds every colour to a contrast of 4.5 : 1 on each ground that it may stand on.
 """

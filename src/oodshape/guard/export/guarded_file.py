@@ -1,6 +1,6 @@
 """GuardedFile: run an exported guard with numpy, Pillow and onnxruntime only: images -> verdicts.
 
-The metadata of the file that `export` writes has everything besides the graph: the preprocessing, the names of the
+The metadata of the file that `export` writes has everything except the graph: the preprocessing, the names of the
 classes, and the calibration scores behind the p-values.
 """
 
@@ -42,7 +42,7 @@ Floats = NDArray[np.float32]
 
 @dataclass(frozen=True)
 class ExportMetadata:
-    """What an exported file says besides its graph."""
+    """The metadata of an exported file."""
 
     version: str  # of oodshape
     method: str

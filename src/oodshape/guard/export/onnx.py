@@ -213,7 +213,7 @@ def _stable_sort(self: Any, *, stable: bool | None = None, dim: int = -1, descen
 def _metadata(
     detector: Detector, preprocessing: Preprocessing | None, upright: bool, names: list[str] | None, method: str
 ) -> dict[str, str]:
-    """What a server needs besides the graph; arrays are base64 of little-endian numbers."""
+    """The metadata that a server needs; arrays are base64 of little-endian numbers."""
     scores, alpha = detector.held_out()
     arrays = {"calibration": scores.astype("<f4")}
     if detector.groups is not None:

@@ -36,7 +36,7 @@ PartFiles = str | Path | Iterable[str | Path]  # a glob, a path, or several of t
 def collect_part(
     extractor: Extractor, images: ImageSet, recipe: Method, *, shard: Shard = WHOLE, hold_out: bool = False
 ) -> Collected:
-    """All that fitting the recipe needs of one shard of the images; their features stay at hand."""
+    """Collect everything that fitting the recipe needs from one shard of the images; their features stay available."""
 
     def make() -> Made:
         return Made(
@@ -144,7 +144,7 @@ def load_parts(
 
 
 class CollectedShard(NamedTuple):
-    """What became of one shard."""
+    """The outcome of one shard."""
 
     images: int
     lost: int

@@ -25,7 +25,7 @@ SHOWN = 3  # unreadable files named in a warning
 
 
 class ExtractedImages(NamedTuple):
-    """Images that could be read, their features, and what is known of the others."""
+    """The readable images, their features, and the errors of the others."""
 
     images: ImageSet
     features: Features

@@ -51,7 +51,7 @@ Count = Annotated[int, AtLeast(0)]
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Made(Value):
-    """What a part is a part of, and how it was made: parts that add up differ in their shard alone."""
+    """The origin of a part: parts that can be added differ only in their shard."""
 
     network: str  # fingerprint of all weights
     head: str  # the layer's name
@@ -160,7 +160,7 @@ class Collected:
 
 
 def read_origin(path: str | Path) -> Made:
-    """What a part's file says that it is, without its sums."""
+    """Read the origin from a part's file, without its sums."""
     header = files.read_header(path, KIND)
     with reading(path, files.WAY_OUT[KIND]):
         return _decode_made(header)
@@ -180,7 +180,7 @@ def _choose_left_out(head: Head, made: Made) -> LeftOut | None:
 
 
 def _split_rows(rows: Features, made: Made) -> tuple[TrainingSums | None, Features | None]:
-    """(The sums over rows, those held out for the threshold): each row decides for itself."""
+    """Return the sums over rows to fit on, and the rows held out for the threshold, split by identity."""
     last = _held(rows.identities, made)
     held_out = rows[np.flatnonzero(last)] if last.any() else None
     if last.all():

@@ -1,4 +1,4 @@
-"""What a guard is fitted on and what it is calibrated on, from images of any kind: two parts with none in common."""
+"""Split images of any kind into disjoint sets to fit on and to calibrate on."""
 
 from __future__ import annotations
 
@@ -56,14 +56,7 @@ def split_images(
     """The parts of images that have to be prepared: those of a part that is the whole."""
     given = open_images(images, upright=extractor.upright)
     held = None if calibrate is None else open_images(calibrate, upright=extractor.upright)
-    total = len(given)
-    total = min(total, limit or total)
-    if held is None:
-        check_enough_to_split(total, alpha)
-    else:
-        many = len(held)
-        refuse_copies(find_copies(held, given), many)
-        check_enough(many, alpha)
+    total = check_images(given, held, alpha, limit)
     found = collect_part(
         extractor, given if limit is None else limit_images(given, limit), recipe, hold_out=held is None
     )
@@ -71,6 +64,17 @@ def split_images(
     # few are read: an archive or a bucket would be read a second time otherwise
     found = replace(found, make_sketch=lambda: make_sketch(limit_images(given, SKETCH)))
     return _divided(extractor, found, held, alpha, limit, find_classes(given))
+
+
+def check_images(given: ImageSet, held: ImageSet | None, alpha: float, limit: int | None) -> int:
+    """Refuse too few images, or calibration images that are training images too; how many are fitted on or split."""
+    total = min(len(given), limit or len(given))
+    if held is None:
+        check_enough_to_split(total, alpha)
+    else:
+        refuse_copies(find_copies(held, given), len(held))
+        check_enough(len(held), alpha)
+    return total
 
 
 def split_collected(extractor: Extractor, found: Collected, calibrate: Given | None, alpha: float) -> Split:
@@ -115,7 +119,7 @@ def _divided(
     limit: int | None,
     classes: tuple[str, ...],
 ) -> Split:
-    """What is fitted on and what sets the threshold: other images, or those held out of the collected ones."""
+    """Return the images to fit on and those that set the threshold: other images, or held-out collected ones."""
     train: Features | TrainingSums | None = found.rows if found.summed is None else found.summed
     assert train is not None
     shape = (extractor.preprocessing.channels, *found.sizes[0]) if len(found.sizes) == 1 else None

@@ -1,4 +1,4 @@
-"""Decide about a finished score file as a whole: flag images so that few of those flagged are in-distribution."""
+"""Flag images of a finished score file with a bound on the false discovery rate."""
 
 from __future__ import annotations
 

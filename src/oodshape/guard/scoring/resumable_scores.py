@@ -127,7 +127,7 @@ def read_part_file(file: IO[bytes]) -> Iterator[Scored]:
 
 
 def identify_run(guard: Fitted, batch_size: int, precision: str = "float32") -> str:
-    """What decides the rows besides the images: the guard, how many go through the network together, own limits."""
+    """Identify a run: the guard, the batch size and the limits, which determine the rows of given images."""
     tensors: dict[str, NDArray[Any]] = {}
     value = encode_value((guard.detector, guard.about), tensors)
     value[1].pop("precision")  # that of the fit; the one in which the network runs now counts

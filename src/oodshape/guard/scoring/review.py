@@ -49,7 +49,7 @@ def select_rows(scores: str, up_to: float | None = None) -> list[Cells]:
     return sorted(found, key=lambda row: float(row["p_value"]))
 
 
-def sample_rows(scores: str, count: int, seed: int = 0) -> list[Cells]:
+def sample_rows(scores: str, count: int) -> list[Cells]:
     """Draw images at random, accepted and rejected alike; which ones depends on their paths and the seed alone.
 
     Class and p-value are left out: they would influence the labels.
@@ -57,7 +57,7 @@ def sample_rows(scores: str, count: int, seed: int = 0) -> list[Cells]:
     paths = [cells["path"] for _, _, cells in _readable(scores)]
     if not 1 <= count <= len(paths):
         raise InputError(f"--sample must be from 1 to the {len(paths):,} readable images of {scores}, got {count:,}")
-    chosen = identity.smallest(identity.hash_each(map(os.fsencode, paths)), count, seed, "review")
+    chosen = identity.smallest(identity.hash_each(map(os.fsencode, paths)), count, 0, "review")
     return [dict(zip(COLUMNS, (paths[place], "", "", None, SAMPLE), strict=True)) for place in chosen]
 
 

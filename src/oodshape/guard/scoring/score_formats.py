@@ -214,7 +214,7 @@ OnRow = Callable[[Scored], None]
 
 @dataclass
 class Counts:
-    """How many images were scored, and what became of them."""
+    """Counts of accepted, rejected and unreadable images."""
 
     images: int = 0
     accepted: int = 0
@@ -354,7 +354,7 @@ def _read_shard_note(path: str | Path) -> tuple[str, bool]:
 
 
 class ShardNote(NamedTuple):
-    """What the file of a shard says of itself; files of one run only differ in the shard."""
+    """The note in the file of a shard; files of one run differ only in the shard."""
 
     shard: int
     shards: int

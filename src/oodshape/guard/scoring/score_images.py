@@ -32,7 +32,7 @@ Pairs = list[tuple[str, int]]
 
 @dataclass(frozen=True)
 class ScoredBatch:
-    """One batch: what was listed, the rows that could be read, what was decided on them, and the other rows' errors."""
+    """A scored batch: the listed images, the readable rows with their decisions, and the errors of the other rows."""
 
     pairs: Pairs
     rows: list[int]
@@ -52,7 +52,7 @@ def score_images(
 def score_given(
     guard: Fitted, source: OpenNet, images: Given, run: RunOptions, *, prepared: bool = False, name: str = ""
 ) -> Iterator[ScoredBatch]:
-    """Every batch of the images that a user gave, with a progress bar."""
+    """Score images of any kind in batches, with a progress bar."""
     if prepared:
         batches, total, title = _score_tensors(guard, source, images), count_prepared(images), "prepared images"
     else:
@@ -84,7 +84,7 @@ def score_listed(
     pairs: Iterator[tuple[str, int]],
     run: RunOptions = DEFAULT,
 ) -> Iterator[ScoredBatch]:
-    """Every batch of the listed images, decoded by threads while the network works on the batches before."""
+    """Score listed images in batches; threads decode ahead of the network."""
     read = partial(listing.read, upright=guard.about.upright)
     with closing(prefetch(read, guard.preprocessing, split_chunks(pairs, run.batch_size), run.workers)) as decoding:
         for part, pixels in decoding:
@@ -92,7 +92,7 @@ def score_listed(
 
 
 def _score_tensors(guard: Fitted, source: OpenNet, images: Any) -> Iterator[ScoredBatch]:
-    """Every batch of tensors that the network takes as they are."""
+    """Score batches of prepared tensors."""
     first = 0
     for batch, _ in iterate_prepared(images):
         check_shape(batch.shape[1:], guard.about.input_shape)
@@ -128,7 +128,7 @@ class BatchRows(NamedTuple):
 
 @dataclass(frozen=True)
 class _Work:
-    """The rows of one batch on their way through network and guard."""
+    """Sends the rows of one batch through network and guard."""
 
     guard: Fitted
     source: OpenNet

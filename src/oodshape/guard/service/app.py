@@ -49,7 +49,7 @@ class _Reception:
 
 
 class Service:
-    """What is received, scored, counted and watched."""
+    """The state of the service: scoring pool, metrics and watch."""
 
     def __init__(self, settings: Settings, pool: WorkerPool) -> None:
         self.settings, self.pool = settings, pool
@@ -165,16 +165,16 @@ class Service:
             with anyio.move_on_after(self.settings.max_seconds) as time_limit:
                 async with anyio.create_task_group() as group:
                     group.start_soon(stop_at_disconnect, group.cancel_scope)
-                    slices, content_type = 0, request.headers["content-type"]
+                    slices, slow, content_type = 0, False, request.headers["content-type"]
                     while not refusal:
-                        answer = await self.pool.ask(slices, content_type, body, len(rows))
-                        slices += 1
+                        answer = await self.pool.ask(slices, content_type, body, len(rows), slow=slow)
+                        slices, slow = slices + 1, slow or "slow" in answer
                         rows += answer.get("rows", [])
                         if "status" in answer:
                             refusal = answer
                         elif len(rows) == answer["images"]:
                             break
-                        elif not answer["rows"]:  # another process decodes a large image
+                        elif not answer["rows"]:  # another process decodes a large or slow image
                             await anyio.sleep(PAUSE)
                     group.cancel_scope.cancel()
         finally:

@@ -44,15 +44,17 @@ class _Worker:
         if "error" in self.about:
             raise InputError(self.about["error"])
 
-    def ask(self, content_type: str, body: bytearray, first: int) -> Json:
+    def ask(self, content_type: str, body: bytearray, first: int, slow: bool) -> Json:
         try:
-            job = {"content_type": content_type, "size": len(body), "first": first}
+            job = {"content_type": content_type, "size": len(body), "first": first, "slow": slow}
             self.connection.send_bytes(json.dumps(job).encode())
             self.connection.send_bytes(body)
             answer: Json = json.loads(self.connection.recv_bytes())
             return answer
         except (EOFError, OSError):
             self.stop()
+        if not slow:  # the process may have ended before, or for an image that takes more time
+            return {"slow": True, "rows": [], "images": -1}
         if self.process.exitcode == -getattr(signal, "SIGPROF", 0):
             return {"status": 413, "detail": f"an image takes more than {DECODE_SECONDS} seconds to decode"}
         status = 400 if (self.process.exitcode or 0) < 0 else 500  # a decoder that crashed, or an error of ours
@@ -81,12 +83,12 @@ class WorkerPool:
         self.restarts = 0
         self.about: Json = self._workers[0].about
 
-    async def ask(self, slices: int, content_type: str, body: bytearray, first: int) -> Json:
+    async def ask(self, slices: int, content_type: str, body: bytearray, first: int, *, slow: bool) -> Json:
         """The answer of `Scorer.score`. Requests that had fewer slices go first: small ones overtake large ones."""
         loop = asyncio.get_running_loop()
         worker = self._idle.pop() if self._idle else await self._wait(slices)
         worker.jobs, worker.busy = worker.jobs + 1, True
-        answer = loop.run_in_executor(self._threads, worker.ask, content_type, body, first)
+        answer = loop.run_in_executor(self._threads, worker.ask, content_type, body, first, slow)
         answer.add_done_callback(lambda _: self._release(worker))
         try:
             return await asyncio.shield(answer)

@@ -56,7 +56,7 @@ class Status(BaseModel):
 
 
 class Served(BaseModel):
-    """What is served."""
+    """The served guard."""
 
     oodshape: str
     method: str

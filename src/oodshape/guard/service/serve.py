@@ -22,7 +22,7 @@ FREE_CHUNKS, MEAN_CHUNK = 256, 512  # bytes
 
 
 def serve(settings: Settings) -> None:
-    """Answer until a signal comes, then finish what is in hand."""
+    """Serve until a signal arrives, then finish the open requests."""
     for name in LIBRARIES:
         try:
             import_module(name)

@@ -28,7 +28,7 @@ class Watching:
                 f"{settings.file} cannot be watched: it has a threshold per class, each with its own calibration; "
                 "calibrate with one for all (oodshape calibrate --one-threshold) and export again"
             )
-        self._path, self._metrics = Path(settings.state) if settings.state else None, metrics
+        self._path, self._metrics = Path(settings.state).resolve() if settings.state else None, metrics
         begun = Watch.begin(alpha=about["alpha"], n_calibration=about["calibration_images"], delta=settings.delta)
         self.watch = Watch.load(self._path) if self._path is not None and self._path.is_file() else begun
         for name in ("alpha", "n_calibration", "delta"):
@@ -51,9 +51,7 @@ class Watching:
         before, rows, self._new = self.watch, self._new, []
         if not rows:
             return
-        self.watch = before.after(
-            [row.get("p_value") for row in rows], labels=[str(row.get("class", "")) for row in rows]
-        )
+        self.watch = before.after(row.get("p_value") for row in rows)
         self._show()
         if self.watch.alarm and not before.alarm:
             first = self.watch.first

@@ -30,7 +30,8 @@ Json = dict[str, Any]
 SLICE_SECONDS = 0.5  # then another request may have its turn
 SLICE_BYTES = 1 << 26  # of decoded images in a slice
 DECODE_SECONDS = 5  # of processor time for one image
-LARGE = 1 << 22  # pixels; larger images are decoded by one process at a time
+QUICK_SECONDS = 0.5  # of processor time for an image that several processes may decode at the same time
+LARGE = 1 << 22  # pixels; larger images are decoded by one process at a time, as slow ones are
 
 
 def run_worker(connection: Connection, settings: Settings, lock: str) -> None:
@@ -48,7 +49,7 @@ def run_worker(connection: Connection, settings: Settings, lock: str) -> None:
             job = json.loads(connection.recv_bytes())
             body = bytearray(job["size"])  # one copy of what may be large
             connection.recv_bytes_into(body)
-            _send(connection, scorer.score(job["content_type"], body, job["first"]))
+            _send(connection, scorer.score(job["content_type"], body, job["first"], slow=job["slow"]))
 
 
 def _send(connection: Connection, message: Json) -> None:
@@ -70,7 +71,7 @@ class Scorer:
         self.guarded(image.getvalue())
 
     def describe(self) -> Json:
-        """What the web process tells about the file."""
+        """The description of the file for the web process."""
         metadata = self.guarded.metadata
         return {
             "method": metadata.method,
@@ -80,8 +81,11 @@ class Scorer:
             "per_class": metadata.groups is not None,
         }
 
-    def score(self, content_type: str, body: bytearray, first: int) -> Json:
-        """The rows of the images from number `first` on that fit into a slice, and how many images there are."""
+    def score(self, content_type: str, body: bytearray, first: int, *, slow: bool = False) -> Json:
+        """The rows of the images from number `first` on that fit into a slice, and how many images there are.
+
+        slow: Only the first of them, and only if no other process decodes a large or slow image now.
+        """
         try:
             images = parse_images(content_type, body, self.max_images)
         except Refused as refused:
@@ -90,11 +94,11 @@ class Scorer:
             return {"status": 400, "detail": f"the body is malformed: {one_line(error)}"}
         found: list[Any] = []
         end, size = time.monotonic() + SLICE_SECONDS, 0
-        for image in images[first:]:
+        for image in images[first : first + 1 if slow else None]:
             if found and (time.monotonic() > end or size > SLICE_BYTES):
                 break
             try:
-                found.append(self._decode(image.data))
+                found.append(self._decode(image.data, slow=slow))
                 size += found[-1].nbytes
             except InputError as error:
                 # not the error itself: its traceback would keep the body in memory
@@ -107,42 +111,43 @@ class Scorer:
         names = [image.name for image in images[first:]]
         return {"images": len(images), "rows": [_row(name, each) for name, each in zip(names, found, strict=False)]}
 
-    def _decode(self, data: bytes) -> Any:
-        with _limited_time():
-            large = self._is_large(data)
-            # the system releases the lock if this process is killed
-            if large and not lock_descriptor(self.lock.fileno(), blocking=False):
-                raise _Busy
-            try:
-                return self.guarded.pixels(data)
-            finally:
-                if large:
-                    unlock_descriptor(self.lock.fileno())
+    def _decode(self, data: bytes, *, slow: bool) -> Any:
+        # the system releases the lock if this process is killed
+        if slow and not lock_descriptor(self.lock.fileno(), blocking=False):
+            raise _Busy
+        try:
+            with _limited_time(DECODE_SECONDS if slow else QUICK_SECONDS):
+                if not self._is_large(data) or slow:
+                    return self.guarded.pixels(data)
+        finally:
+            if slow:
+                unlock_descriptor(self.lock.fileno())
+        return self._decode(data, slow=True)
 
     def _is_large(self, data: bytes) -> bool:
         try:
             with open_format(BytesIO(data)) as image:
-                size = image.size
+                size, limit = image.size, LARGE // 4 if image.format == "JPEG2000" else LARGE  # whose decoder is slow
         except Exception:  # a broken file can raise almost anything, and does so again where it is decoded
             return False
         preprocessing = self.guarded.preprocessing
         wanted = self.guarded.size if preprocessing.resize is None and preprocessing.crop is None else None
         if wanted is not None and sorted(wanted) != sorted(size):  # known without decoding
             raise InputError(f"is {size[0]} x {size[1]} pixels; this network only accepts {wanted[1]} x {wanted[0]}")
-        return size[0] * size[1] > LARGE
+        return size[0] * size[1] > limit
 
 
 class _Busy(Exception):
-    """Another process decodes a large image, which may take hundreds of megabytes; this one has to wait."""
+    """Another process decodes a large or slow image, which may take hundreds of megabytes; this one has to wait."""
 
 
 @contextmanager
-def _limited_time() -> Iterator[None]:
+def _limited_time(seconds: float) -> Iterator[None]:
     """End the process if the block takes too much processor time: nothing else stops a decoder written in C."""
     if sys.platform == "win32":  # which has no timer of processor time
         yield
         return
-    signal.setitimer(signal.ITIMER_PROF, DECODE_SECONDS)
+    signal.setitimer(signal.ITIMER_PROF, seconds)
     try:
         yield
     finally:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Literal
 
@@ -15,9 +14,7 @@ from oodshape.core.values import AtLeast, Sizes, Value
 BLOCK = 16  # readable images of the first blocks: a short stream has a curve, too
 BINS = 20  # of p-values
 MOST = 120  # blocks; then two become one
-CLASSES = 4096  # names; what comes after counts as others
 MOST_EVENTS = 1000
-OTHERS = "(others)"
 Count = Annotated[int, AtLeast(0)]
 Ints = NDArray[np.int64]
 
@@ -38,9 +35,9 @@ class Event(Value):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class History(Value):
-    """Counts by block of readable images, the last one still growing; next to them what happened, and every class.
+    """Counts per block of readable images (the last block is still open), and events.
 
-    >>> History().after(np.array([0.01, 0.5]), np.array([True, False]), 1, ("cat", "dog")).rejected
+    >>> History().after(np.array([0.01, 0.5]), np.array([True, False]), 1).rejected
     array([1])
     """
 
@@ -48,8 +45,6 @@ class History(Value):
     p_values: Annotated[Ints, Sizes("T B"), AtLeast(0)] = _zeros(1, BINS)  # by twentieths
     rejected: Annotated[Ints, Sizes("T"), AtLeast(0)] = _zeros(1)
     unreadable: Annotated[Ints, Sizes("T"), AtLeast(0)] = _zeros(1)
-    names: tuple[str, ...] = ()
-    classes: Annotated[Ints, Sizes("N K"), AtLeast(0)] | None = None  # accepted, rejected
     events: tuple[Event, ...] = ()
 
     def __post_init__(self) -> None:
@@ -61,8 +56,6 @@ class History(Value):
             raise InputError("a history rejects more images than it has")
         if (self.sizes > self.block).any():
             raise InputError(f"a history has {int(self.sizes.max())} images in a block of {self.block}")
-        if (None if self.classes is None else self.classes.shape) != ((len(self.names), 2) if self.names else None):
-            raise InputError(f"a history has other counts than two for each of {len(self.names)} classes")
 
     @property
     def sizes(self) -> Ints:
@@ -78,13 +71,7 @@ class History(Value):
         """How many readable images the block that is growing still takes."""
         return self.block - int(self.sizes[-1]) or self.block
 
-    def after(
-        self,
-        p_values: NDArray[np.float64],
-        rejected: NDArray[np.bool_],
-        unreadable: int,
-        labels: Sequence[str],
-    ) -> History:
+    def after(self, p_values: NDArray[np.float64], rejected: NDArray[np.bool_], unreadable: int) -> History:
         """The history after some more images, at most as many as there is room for."""
         blocks: list[Ints] = [self.p_values, self.rejected, self.unreadable]
         if len(p_values) and self.sizes[-1] >= self.block:
@@ -95,23 +82,7 @@ class History(Value):
         p[-1] += np.bincount(place, minlength=BINS)
         counts[-1] += int(rejected.sum())
         lost[-1] += unreadable
-        made = replace(self, p_values=p, rejected=counts, unreadable=lost)
-        return made._with_classes(labels, rejected)._bounded()
-
-    def _with_classes(self, labels: Sequence[str], rejected: NDArray[np.bool_]) -> History:
-        if not any(labels):
-            return self
-        places = {name: place for place, name in enumerate(self.names)}
-        counts = [] if self.classes is None else self.classes.tolist()
-        for label, no in zip(labels, rejected.tolist(), strict=True):
-            if not label:
-                continue
-            name = label if label in places or len(places) < CLASSES else OTHERS
-            if name not in places:
-                places[name] = len(counts)
-                counts.append([0, 0])
-            counts[places[name]][no] += 1
-        return replace(self, names=tuple(places), classes=np.array(counts, np.int64))
+        return replace(self, p_values=p, rejected=counts, unreadable=lost)._bounded()
 
     def _bounded(self) -> History:
         """With two blocks made one each time that there are too many."""

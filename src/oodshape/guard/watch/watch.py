@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from hashlib import sha256
@@ -106,11 +106,11 @@ def _changed(scores: str, after: ReadPosition) -> InputError:
 
 @contextmanager
 def lock_state(state: str) -> Iterator[None]:
-    """Keep a state for this process alone: a second one would overwrite what the first has seen."""
+    """Lock a state file, so that a second process cannot overwrite it."""
     if not state:
         yield
         return
-    with open(f"{state}.lock", "ab") as file:
+    with open(f"{os.path.realpath(state)}.lock", "ab") as file:
         if not lock_descriptor(file.fileno(), blocking=False):
             raise InputError(f"another process uses {state}; stop it, or give another --state")
         yield  # the file stays: without it, a third process could lock a new one while the second holds the old one
@@ -183,31 +183,24 @@ class Watch(Value):
             The new state.
 
         >>> from oodshape import Verdict
-        >>> Watch.begin(alpha=0.05, n_calibration=99).add(Verdict("cat", 0, 9.1, 0.62, True, 7.9)).history.names
-        ('cat',)
+        >>> Watch.begin(alpha=0.05, n_calibration=99).add(Verdict("cat", 0, 9.1, 0.62, True, 7.9)).history.seen
+        1
         """
-        rows = [verdicts] if isinstance(verdicts, (Verdict, Scored)) else list(verdicts)
-        return self.after([row.p_value for row in rows], labels=["" if x.label is None else str(x.label) for x in rows])
+        rows = [verdicts] if isinstance(verdicts, (Verdict, Scored)) else verdicts
+        return self.after(row.p_value for row in rows)
 
-    def after(
-        self,
-        p_values: Iterable[float] | Any,
-        position: ReadPosition | None = None,
-        *,
-        labels: Sequence[str] | None = None,
-    ) -> Watch:
+    def after(self, p_values: Iterable[float | None] | Any, position: ReadPosition | None = None) -> Watch:
         """Add images by their p-values.
 
         Args:
             p_values: P-values in order; None or NaN: the image could not be read.
             position: How far the file of these images was read with them.
-            labels: Predicted classes of the images.
 
         Returns:
             The new state.
 
         Raises:
-            InputError: If a p-value is not in [0, 1], or the labels do not match.
+            InputError: If a p-value is not in (0, 1], or below what the calibration set allows.
         """
         p = np.asarray(list(p_values), np.float64)
         lost = np.isnan(p)
@@ -221,18 +214,16 @@ class Watch(Value):
                 f"with {self.n_calibration:,} calibration images no p-value is below 1 / {self.n_calibration + 1:,}, "
                 f"got {p.min():g}; give the number of calibration images of the guard that scored these"
             )
-        names = np.array([""] * len(lost) if labels is None else list(labels), object)
         now, start = self, 0
         while start < len(lost):  # by blocks of the history
             read = np.flatnonzero(~lost[start:])
             end = start + int(read[now.history.room]) if len(read) > now.history.room else len(lost)
-            part = slice(start, end)
-            now, start = now._after(given[part], lost[part], names[part]), end
+            now, start = now._after(given[start:end], lost[start:end]), end
         if position is None:
             return now
         return replace(now, read=(*(each for each in self.read if each.file != position.file), position))
 
-    def _after(self, p: NDArray[np.float64], lost: NDArray[np.bool_], names: NDArray[Any]) -> Watch:
+    def _after(self, p: NDArray[np.float64], lost: NDArray[np.bool_]) -> Watch:
         """After at most as many images as the history's block still takes."""
         known = p[~lost]
         # as whole numbers of calibration images: a rounded p-value in a file keeps its side
@@ -241,7 +232,7 @@ class Watch(Value):
         low = below <= threshold_rank(self.n_calibration, MIDDLE)
         rejection, middle = self.rejection.after(rejected), self.middle.after(low)
         unreadable = self.unreadable + int(lost.sum())
-        history = self.history.after(known, rejected, int(lost.sum()), names[~lost].tolist())
+        history = self.history.after(known, rejected, int(lost.sum()))
         now = replace(self, rejection=rejection, middle=middle, unreadable=unreadable, history=history)
         if not now.alarm or self.alarm:
             return now
@@ -288,7 +279,7 @@ class Watch(Value):
 
     @property
     def alarm(self) -> bool:
-        """Whether the stream disagrees with the promise."""
+        """Whether the stream contradicts the guarantee."""
         return self.rejection.alarm is not None or self.middle.alarm is not None
 
     @property

@@ -30,8 +30,8 @@ from oodshape.images.decode.limits import read_limited_npz
 from oodshape.images.sources.image_files import ImageFolder, ImageList
 from oodshape.images.sources.image_set import ArraySet, ImageSet
 
-Role = Literal["train", "test", "near", "far", "val", "ood-val", "shifted"]
-ONE = ("train", "test", "val", "ood-val")  # the roles that only one set of a benchmark has
+Role = Literal["train", "test", "near", "far", "val", "shifted"]
+ONE = ("train", "test", "val")  # the roles that only one set of a benchmark has
 
 
 class DatasetReader(Protocol):
@@ -120,8 +120,8 @@ class DatasetEntry:
 class DatasetCollection(list[tuple[Role, DatasetEntry]]):
     """The data sets of one benchmark with their roles. All OOD sets count equally in an average.
 
-    `near` and `far` are only labels. `val` are ID images and `ood-val` OOD images for the selection of settings;
-    `shifted` are ID images under a covariate shift.
+    `near` and `far` are only labels. `val` are ID images for fitting some methods, `shifted` ID images under a
+    covariate shift.
     """
 
     def named(self) -> dict[str, DatasetEntry]:
@@ -218,7 +218,7 @@ FORMS = "digits:NAME, folder:PATH, list:PATH, array:PATH.npz, catalog:BENCHMARK/
 
 
 def open_dataset(source: str, base: Path, data: Path | None = None, *, any_list: bool = False) -> ImageSet:
-    """The data set that a source names; paths are relative to `base`, catalogued sets lie below `data`.
+    """Open the data set that a source names; paths are relative to `base`, catalogued sets to `data`.
 
     A list that is not the published one is refused, unless `any_list` will do.
     """

@@ -33,5 +33,5 @@ def load_digits_sets() -> dict[str, ArraySet]:
 
 
 def make_stream(name: str) -> np.random.RandomState:
-    """One random stream per set. RandomState, because numpy promises that its numbers never change."""
+    """Make one random stream per set. RandomState, because numpy guarantees that its numbers never change."""
     return np.random.RandomState(np.frombuffer(name.encode(), np.uint8).astype(np.uint32))

@@ -35,7 +35,7 @@ Cell = NDArray[Any] | str
 
 
 class DamagedFile(InputError):
-    """What is wrong inside a file; the reader that was asked for the file names it."""
+    """The file is damaged; the caller adds its name."""
 
 
 def read_arrays(path: Path, names: Sequence[str]) -> dict[str, NDArray[Any]]:
@@ -73,7 +73,7 @@ class _Source:
         self._inflate = zlib.decompressobj() if inflate else None
 
     def take(self, count: int) -> bytearray:
-        """Exactly `count` bytes; memory grows with what is there, not with what is promised."""
+        """Read exactly `count` bytes; memory grows with the data present, not with the declared size."""
         if count > self.left:
             raise DamagedFile(f"an element of {count} bytes stands where {self.left} are left")
         data = bytearray()

@@ -31,7 +31,7 @@ class Member(NamedTuple):
 
 
 def unpack(archive: Path, source: Download, root: Path) -> None:
-    """Make the folder `root / source.to` of an archive; it appears when all of it is there.
+    """Unpack an archive into the folder `root / source.to`, which appears only when it is complete.
 
     Links and special files are left out. A path that leads out of the archive, or content over the limits, is an error.
     """

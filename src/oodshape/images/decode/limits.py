@@ -1,7 +1,7 @@
-"""Limits: what one file from outside may cost this process.
+"""Limits on the memory that one input file may need.
 
-A file of a few hundred bytes can ask for gigabytes: an image of many equal pixels, a thin one whose shorter side is
-made larger, an archive of zeros. What a file would cost stands in its first bytes, and is looked at before the rest.
+A file of a few hundred bytes can need gigabytes: an image of many equal pixels, a thin one whose shorter side is
+enlarged, an archive of zeros. The cost of a file follows from its first bytes, and is checked before the rest is read.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ class Limits:
 
     @property
     def words(self) -> tuple[str, ...]:
-        """What tells results under these limits from others; nothing for the usual ones."""
+        """The limits that differ from the defaults, as text; empty for the defaults."""
         return () if self == Limits() else (repr(self),)
 
     def refusal(self, width: int, height: int, kind: str = "it", cost: int = PLAIN) -> str:
@@ -176,7 +176,7 @@ Limits.from_environment().use()
 
 
 def read_limited_npz(path: str | Path) -> dict[str, NDArray[Any]]:
-    """All arrays of an .npz file by name, where together they stay below the limit."""
+    """Read all arrays of an .npz file by name, if their total size is within the limit."""
     path = Path(path)
     with reading(path, "it must be an .npz file of numpy"):
         with ZipFile(path) as archive:
@@ -186,7 +186,7 @@ def read_limited_npz(path: str | Path) -> dict[str, NDArray[Any]]:
 
 
 class _Turns:
-    """Large images one after the other: those in hand together stay below the budget, or there is only one."""
+    """Serialises large images: those decoded at the same time stay below the budget, or there is only one."""
 
     def __init__(self) -> None:
         self._used, self._free = 0, threading.Condition()
@@ -207,7 +207,7 @@ class _Turns:
                     self._free.notify_all()
 
     def wait(self, size: int) -> None:
-        """Wait until so many bytes may be used besides what other threads have in hand."""
+        """Wait until so many bytes fit into the budget together with those of other threads."""
         if getattr(self._mine, "taken", None) != 0:
             return  # nobody would give it back, or it has been waited for
         with self._free:

@@ -35,7 +35,7 @@ def prefetch(
     batches: Iterable[Sequence[Item]],
     workers: int | None = None,
 ) -> Generator[Batch[Item], None, None]:
-    """Each batch of items in its order, with the prepared image of every item, or the error that it gave.
+    """Yield batches in order, with the prepared image of every item, or its error.
 
     `read` opens the image of an item. Batches are taken one by one, a few ahead of who reads them, so there may be
     any number. `workers` threads decode (None: one per core, at most 4; 0: nothing is done ahead). Close the
@@ -68,7 +68,7 @@ def prefetch_rows(
     *,
     skip: bool = False,
 ) -> Generator[tuple[range, Pixels, list[int]], None, None]:
-    """Some rows of a set in batches of a size: their numbers, the pixels of those read, and which these are.
+    """Decode rows of a set in batches: row numbers, pixels of the readable images, and which rows these are.
 
     An image that cannot be read is an error that names its batch; with `skip` it is left out.
     """

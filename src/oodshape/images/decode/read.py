@@ -47,10 +47,10 @@ FROM_THE_END = (Turn.FLIP_TOP_BOTTOM, Turn.ROTATE_180, Turn.ROTATE_90, Turn.TRAN
 
 
 class Unreadable(InputError):
-    """A file that is no image, or a broken one."""
+    """A file is not an image, or it is damaged."""
 
     def __init__(self, path: object, reason: str) -> None:
-        """Name the file, what is wrong with it, and the way out."""
+        """Name the file, the problem and the fix."""
         super().__init__(f"{path} {reason}; remove or replace the file")
         self.reason = reason
 
@@ -65,7 +65,7 @@ def read_image(path: ImageFile, *, upright: bool = True) -> PIL.Image.Image:
 
 
 def open_image(path: ImageFile, *, upright: bool = True) -> PIL.Image.Image | LargePicture:
-    """As `read_image`, for who resizes it next: a large picture stays as it is stored."""
+    """Open an image that is resized next: like `read_image`, but a large picture is not converted as a whole."""
     return decode_picture(path, lambda image: _opened(image, upright=upright))
 
 
@@ -87,7 +87,7 @@ def _warn_if_dark(image: PIL.Image.Image) -> None:
 
 
 def decode_picture(path: ImageFile, then: Callable[[PIL.Image.Image], Made]) -> Made:
-    """What a function makes of the picture in a file; whatever is wrong with the file is an `Unreadable`."""
+    """Apply a function to the picture in a file; any problem with the file raises `Unreadable`."""
     if _QUIET not in warnings.filters:
         warnings.filterwarnings("ignore", module=_QUIET[3].pattern)
     try:

@@ -22,7 +22,7 @@ from oodshape.images.decode.formats import EXTENSIONS
 from oodshape.images.decode.limits import RATIO, Limits
 from oodshape.images.decode.read import Unreadable, open_image
 from oodshape.images.sources.image_set import Image, IndexedImages
-from oodshape.images.sources.storage import is_remote, match, no_image, open_stored, read_bytes, root_of, stamp_file
+from oodshape.images.sources.storage import is_remote, match_all, no_image, open_stored, read_bytes, root_of, stamp_file
 
 PACKED = (".tar.gz", ".tgz", ".tar.zst", ".tar.xz", ".tar.bz2")
 BLOCK = tarfile.BLOCKSIZE  # an archive ends with blocks of zeros
@@ -44,7 +44,7 @@ class ArchivedImages(IndexedImages):
     """
 
     def __init__(self, given: str, *, upright: bool) -> None:
-        self.files, self.root, self.name = match(given), root_of(given), PurePath(given).name
+        self.files, self.root, self.name = match_all(given), root_of(given), PurePath(given).name
         self.upright = upright
 
     @abstractmethod
@@ -58,7 +58,7 @@ class ArchivedImages(IndexedImages):
             raise Unreadable(self.called(index), error.reason) from None
 
     def encoded_bytes(self, index: int) -> bytes:
-        """The encoded image; whatever its store makes of a file that has gone or is damaged, as one error."""
+        """Return the encoded image; a missing or damaged file raises one kind of error for every store."""
         try:
             return self._data(index)
         except InputError:

@@ -34,7 +34,7 @@ class ImageSource(Protocol):
         """A short name for messages."""
 
     def pairs(self) -> Iterator[Pair]:
-        """The name of each image, and what `read` needs besides it."""
+        """Yield the name of each image and what `read` needs for it."""
 
     def count(self) -> int | None:
         """The number of images; None where it cannot be known before the pass."""
@@ -70,7 +70,7 @@ class ImageSet(Protocol):
 
 
 def find_identities(images: ImageSet) -> Keys:
-    """[N]: which image each is: what the set itself says, or its number."""
+    """Return [N] identities: the set's own, or the row numbers."""
     own: Keys | None = getattr(images, "identities", None)
     return identity.from_numbers(len(images)) if own is None else own
 
@@ -260,7 +260,7 @@ def limit_images(images: ImageSet, limit: int | None, seed: int = 0) -> ImageSet
 
 
 class Shard(NamedTuple):
-    """The `number`-th of so many runs of whole batches, so that many processes do what one would, batch for batch.
+    """The `number`-th of `count` runs of whole batches, so that several processes compute the same batches as one.
 
     Numbers begin at 1.
 

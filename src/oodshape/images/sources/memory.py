@@ -38,10 +38,10 @@ ONE = "a path, a PIL image, encoded bytes, uint8 [H, W] or [H, W, C], or a tenso
 
 
 class SequenceImages(IndexedImages):
-    """Whatever has a length and gives an image, (image, label) or a dictionary by number, as a data set.
+    """A data set from any sequence of images, (image, label) pairs or dictionaries.
 
     An image's identity is its path, or where it has none a hash of its pixels. For these and the labels everything is
-    read once, ahead of the work. A user's own data set is read by one thread at a time: many cannot bear two.
+    read once, ahead of the work. A custom data set is read by one thread at a time, because many are not thread-safe.
     """
 
     def __init__(self, items: Any, name: str, *, upright: bool = False, threads: bool = True) -> None:
@@ -131,7 +131,7 @@ def is_tensor(thing: Any) -> TypeGuard[Tensor]:
 
 
 def is_image(thing: Any) -> bool:
-    """Whether it is of a type that can hold one image, or be a batch of them; paths are another matter."""
+    """Whether the type can hold one image or a batch of images; paths do not count."""
     return isinstance(thing, (PIL.Image.Image, bytes, bytearray, memoryview, np.ndarray)) or is_tensor(thing)
 
 
@@ -148,7 +148,7 @@ def split_sample(sample: Any, keys: Sequence[str] = KEYS) -> tuple[Any, Any]:
 
 
 def _as_label(label: Any) -> int:
-    """A class number; -1 for whatever is none.
+    """Return a class number, or -1 for anything else.
 
     >>> _as_label(np.int64(3)), _as_label(None), _as_label("cat")
     (3, -1, -1)

@@ -125,22 +125,22 @@ class Listing:
 
 
 def check_paths(images: str) -> None:
-    """Refuse a path that is not there; whatever else is given is read when its turn comes."""
+    """Refuse a path that does not exist; everything else is read later."""
     archive = images.lower().endswith((".tar", *PACKED, *PARQUET))
     if not (archive or images == "-" or is_remote(images)):
         Listing(images).pairs()
 
 
 def stream_images(images: Given) -> ImageSource:
-    """What a user gave, for a single pass; what cannot be images is refused now."""
+    """Open images of any kind for a single pass; inputs that cannot be images are refused now."""
     found = _decided(images)
     return found if isinstance(found, (Listing, IndexedImages)) else SequenceImages(found, found.name)
 
 
 def open_images(images: Given, *, upright: bool | None = None) -> ImageSet:
-    """What a user gave, as a data set, its images turned as their EXIF orientation says or not.
+    """Open images of any kind as a data set, rotated by their EXIF orientation or not.
 
-    None: not, but sets that say it themselves (`ImageFolder`, `ImageList`) stay as they are.
+    None: not rotated, except for sets with their own setting (`ImageFolder`, `ImageList`).
     """
     found = _decided(images, upright=bool(upright))
     if isinstance(found, Listing):
@@ -151,14 +151,14 @@ def open_images(images: Given, *, upright: bool | None = None) -> ImageSet:
 
 
 def describe_skipped(images: Given) -> list[str]:
-    """A line on the files of a folder that are no images, where there are any."""
+    """Describe the files of a folder that are not images, in at most one line."""
     given = images.given if isinstance(images, Listing) else images
     folder = os.fspath(given) if isinstance(given, (str, os.PathLike)) and os.path.isdir(given) else ""
     return [line for line in [image_files.count_skipped(folder)] if line] if folder else []
 
 
 def in_column(images: str | None, column: str | None) -> Given:
-    """What a user named, with the column of a Parquet file that holds the images."""
+    """Apply the column of a Parquet file that holds the images."""
     if images is None or column is None:
         return images
     if not images.lower().endswith(PARQUET):
@@ -167,7 +167,7 @@ def in_column(images: str | None, column: str | None) -> Given:
 
 
 def find_classes(images: ImageSet) -> tuple[str, ...]:
-    """The names behind the labels, where the images come with them."""
+    """Return the class names of the labels, if the images come with them."""
     names: tuple[str, ...] = getattr(images, "classes", ())
     return names
 

@@ -35,7 +35,7 @@ def root_of(given: str) -> str:
     return re.split(SIGNS, given, maxsplit=1)[0].rpartition("/")[0]
 
 
-def match(given: str) -> list[str]:
+def match_all(given: str) -> list[str]:
     """The files that a path or a glob stands for, sorted."""
     if not is_remote(given):
         plain = os.path.isfile(given) or not glob.has_magic(given)
@@ -55,7 +55,7 @@ def list_remote_images(given: str) -> tuple[str, list[str]]:
     """(root, image files from there) of an address: a folder with all below it, in the order of `walked`, or a glob."""
     store, path = _store(given)
     if re.search(SIGNS, path):
-        found, root = match(given), root_of(given)
+        found, root = match_all(given), root_of(given)
     else:
         found = [store.unstrip_protocol(each) for each in _asked(given, lambda: store.find(path))]
         single = len(found) == 1 and found[0].rstrip("/") == store.unstrip_protocol(path).rstrip("/")
@@ -97,7 +97,7 @@ def open_stored(path: str) -> Any:
 
 
 def as_decodable(path: str) -> str | BytesIO:
-    """What a decoder can open: the path itself, or the bytes behind an address."""
+    """Return what a decoder can open: the path itself, or the bytes of a remote file."""
     if not is_remote(path):
         _check_regular(path)
         return path
@@ -111,7 +111,7 @@ def _check_regular(path: str) -> None:
 
 
 def stamp_file(path: str, *, contents: bool = False) -> str:
-    """What changes when the file does, or a hash of its `contents` where it is local; nothing of one that is gone."""
+    """Return a stamp that changes with the file, or a hash of the `contents` of a local file; empty if missing."""
     try:
         if is_remote(path):
             store, inside = _store(path)
@@ -149,7 +149,7 @@ def _store(address: str) -> tuple[Any, str]:
 
 
 def _asked(address: str, ask: Callable[[], Iterable[str]]) -> list[str]:
-    """What a store lists; whatever goes wrong there, in one line."""
+    """Run a query on a store; any error there becomes one line."""
     try:
         return list(ask())
     except Exception as error:  # each store has errors of its own: credentials, buckets, the network

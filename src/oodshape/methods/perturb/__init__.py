@@ -1,1 +1,1 @@
-"""Methods that perturb the network's input or features before they score."""
+"""Perturbations of the image before the network sees it."""

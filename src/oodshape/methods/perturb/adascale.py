@@ -83,7 +83,7 @@ class AdaScale(Step):
         return Outputs(scaled, seen.head.logits(scaled), seen.head)
 
     def _pair(self, classifier: Differentiable, images: Tensor) -> tuple[Outputs, Outputs]:
-        """What the network says of the images, and of those perturbed."""
+        """The network's outputs for the images and for the perturbed images."""
         return classifier(images), classifier(self(classifier, images))
 
     def shift(self, seen: Outputs, moved: Outputs) -> Tensor:

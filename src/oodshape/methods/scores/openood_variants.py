@@ -19,7 +19,6 @@ from oodshape.features.kernels import normalise_rows
 from oodshape.features.moments import around_mean
 from oodshape.features.statistic import Statistic
 from oodshape.images.identity import smallest
-from oodshape.methods.scores.decision_boundary import BoundaryDistance, Fdbd
 from oodshape.methods.scores.mahalanobis import Clusters, Mds, RelativeClusters
 from oodshape.methods.scores.nearest_neighbours import Guide, NeighbourDistance, Neighbours
 from oodshape.methods.scores.subspace import Vim, VirtualLogit
@@ -87,15 +86,6 @@ class WholeVim(Vim):
             largest += float(head.logits(z).amax(dim=1).double().sum())
             residual += float(fitted.residual(z).double().sum())
         return replace(fitted, alpha=largest / residual if residual > 0 else 0.0)
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class LengthFdbd(Fdbd):
-    """fDBD over the length of the features instead of their distance to the mean feature."""
-
-    def fit(self, train: Training) -> BoundaryDistance:
-        zeros: NDArray[Any] = np.zeros(train.head.width, np.float32)
-        return BoundaryDistance(zeros)
 
 
 Array = NDArray[Any]

@@ -1,1 +1,1 @@
-"""Shapes."""
+"""Shapes: from features to shaped features."""

@@ -22,7 +22,7 @@ Pruned = Annotated[float, Fraction(zero=True)]  # of the features of an image
 
 
 def _count_kept(width: int, p: float) -> int:
-    """How many of so many values are kept where a share p of them is not: one at least."""
+    """The number of values that remain after dropping the share p: at least one."""
     return max(width - round(p * width), 1)
 
 

@@ -36,7 +36,7 @@ class OptFS(Shaper):
       shaped features keep their energy, and how many values an interval holds no longer matters. Signed features
       outside the limits take theta of the end interval; otherwise they become 0, as in the paper.
 
-    Limits and impacts are exact where the features are at hand. From statistics alone (parts, Ray) they are those of a
+    Limits and impacts are exact if the features are available. From statistics alone (parts, Ray) they are those of a
     histogram with bins of relative width 2^-11 or less; more than 200 intervals need the features.
     """
 
@@ -53,7 +53,7 @@ class OptFS(Shaper):
             raise InputError(f"norm is the length of theta, which bound='features' leaves free; got {self.norm:g}")
 
     def fit(self, train: Training) -> PiecewiseConstant:
-        """The optimal shaping function: from the features where they are at hand, else from their histogram."""
+        """Fit the optimal shaping function: from the features if they are available, else from their histogram."""
         grid = Grid.between(*self.limits(train), self.k)
         edges, pair = grid.edges(), (grid.origin, grid.scale)
         if self._exact(train):

@@ -86,7 +86,7 @@ def find_weights(name: str, folder: Path | None) -> Path | None:
 
 
 def weights_needed(name: str, folder: Path | None) -> str:
-    """What is missing to run a network, where to get it and where to put it."""
+    """Say what is missing to run a network, where to get it and where to put it."""
     file, place = f"{name}.safetensors (or .pth)", folder or "DIR"
     where = f"put them at {folder / file}" if folder else f"put them into a folder as {file} and name it with --weights"
     return (

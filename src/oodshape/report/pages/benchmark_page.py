@@ -14,16 +14,13 @@ from pathlib import Path
 from typing import Any
 
 from oodshape.benchmark.results import RunResults
-from oodshape.core.errors import InputError
 from oodshape.core.text import format_count
 from oodshape.methods.describe import find_titles
 from oodshape.methods.records import FEATURED, RECORDS
 from oodshape.metrics.detection import Estimate
 from oodshape.metrics.registry import DEFAULT_METRICS, ERROR, MAIN, METRICS, UNITS, Metric
-from oodshape.networks.model_names import imagenet_classes
 from oodshape.report.method_styles import BLOCKS, display_name, method_style, table_block
 from oodshape.report.pages.html import document, page_json, read_web, section, write_html
-from oodshape.report.tables.paper import STANDARD4, comparable, paper_figures
 from oodshape.report.tables.table import DEFAULT_COLUMNS, Column, Table, list_caveats, list_skipped, make_table
 
 SCRIPTS = (
@@ -32,7 +29,6 @@ SCRIPTS = (
     "filters.js",
     "table.js",
     "charts.js",
-    "enlarge.js",
     "state.js",
     "top.js",
     "page.js",
@@ -43,7 +39,6 @@ LESSON = (
     "lowest FPR95 on EfficientNet-Lite0 (see Results in the documentation); no method wins on every network."
 )
 Columns = tuple[Column, ...]
-TABLES = ("model", "ood", "standard4")  # of the paper's, those that compare methods
 
 
 def page_data(results: RunResults, columns: Sequence[Column] = DEFAULT_COLUMNS) -> dict[str, Any]:
@@ -56,8 +51,7 @@ def page_data(results: RunResults, columns: Sequence[Column] = DEFAULT_COLUMNS) 
     kinds = {row.group for row in results.rows}
     sides = [Column(ERROR, kind) for kind in ("near", "far") if {"near", "far"} <= kinds]
     asked = [*map(Column, metrics), *(column for column in (*columns, *sides) if column.metric in metrics)]
-    known, said = dict.fromkeys(asked), results.provenance.get("settings", {})
-    of_imagenet = "imagenet" in (said.get("id_set"), said.get("settings"))
+    known = dict.fromkeys(asked)
     first = [*columns, *sides, *(Column(METRICS[name]) for name in COST)]
     return {
         "models": _models(results),
@@ -73,14 +67,6 @@ def page_data(results: RunResults, columns: Sequence[Column] = DEFAULT_COLUMNS) 
         "main": MAIN.name,
         "overview": [each.name for each in first if each in known] if columns == DEFAULT_COLUMNS else None,
         "shown": [column.name for column in columns if column in known] or [MAIN.name],
-        "shapes": {
-            f"{models[s.model]},{methods[s.method]}": [[_short(v) for v in part] for part in (s.z, s.theta)]
-            for s in results.shapes
-            if not s.is_identity and s.model in models and s.method in methods
-        },
-        "classes": list(imagenet_classes().values()) if of_imagenet else [],
-        "samples": _samples(results, models, methods, oods),
-        "paper": _paper(results, models, methods, oods),
         "ties": {
             f"{models.get(each.model, -1)},{oods.get(each.ood, -1)}": [methods[m] for m in each.tied if m in methods]
             for each in results.ties
@@ -110,16 +96,13 @@ def _column(column: Column, metrics: Sequence[Metric]) -> dict[str, Any]:
 
 
 def collect_curves(results: RunResults) -> list[dict[str, Any]]:
-    """For each model its curves by "method,ood": four fifths of a large page, so they stand apart from the rest."""
+    """For each model its ROC curves by "method,ood": most of a large page, so they stand apart from the rest."""
     models, methods, oods = (_places(results.names(axis)) for axis in ("model", "method", "ood"))
     found: list[dict[str, Any]] = [{} for _ in models]
     for each in results.curves:
         if each.model in models and each.method in methods and each.ood in oods:
-            found[models[each.model]][f"{methods[each.method]},{oods[each.ood]}"] = [
-                *(_short(limit) for limit in (each.low, each.high)),
-                *(list(counts) for counts in (each.id_counts, each.ood_counts)),
-                *([round(1000 * rate) for rate in rates] for rates in (each.fpr, each.tpr)),
-            ]
+            points = [[round(1000 * rate) for rate in rates] for rates in (each.fpr, each.tpr)]
+            found[models[each.model]][f"{methods[each.method]},{oods[each.ood]}"] = points
     return found
 
 
@@ -161,49 +144,6 @@ def _methods(results: RunResults) -> list[dict[str, Any]]:
         said |= {"recipe": str(recipes.get(name, "")), "kind": BLOCKS[table_block(name)]}
         found.append(said | {"color": color, "dashes": dashes})
     return found
-
-
-def _short(value: float) -> float:
-    return float(f"{value:.4g}")
-
-
-def _samples(results: RunResults, models: Any, methods: Any, oods: Any) -> dict[str, Any]:
-    picks = [
-        {
-            "model": models[pick.model],
-            "method": methods[pick.method],
-            "ood": oods[pick.ood] if pick.ood else -1,
-            "images": pick.images,
-            "scores": [_short(score) for score in pick.scores],
-            "shares": pick.shares,
-            "predicted": pick.predicted,
-            "labels": pick.labels,
-        }
-        for pick in results.samples.picks
-        if pick.model in models and pick.method in methods and (not pick.ood or pick.ood in oods)
-    ]
-    return {"images": results.samples.images, "picks": picks}
-
-
-def _paper(results: RunResults, models: Any, methods: Any, oods: Any) -> dict[str, Any] | None:
-    """The paper's figures in percent, "table,model,method(,ood)" -> one per metric; None where it has none of these."""
-    try:
-        id_set = comparable(results)
-    except InputError:
-        return None
-    found = {}
-    metrics: list[str] = []
-    for (kind, of, model, ood), figures in paper_figures().items():
-        end = f",{oods[ood]}" if ood in oods else ""
-        if kind not in TABLES or of != id_set or model not in models or (kind == "ood") != bool(end):
-            continue
-        for method, printed in figures.items():
-            if method in methods:
-                metrics = list(printed)
-                found[f"{kind},{models[model]},{methods[method]}{end}"] = list(printed.values())
-    four = [oods[name] for name in STANDARD4 if name in oods]
-    whole = four if len(four) == len(STANDARD4) else []
-    return {"metrics": metrics, "figures": found, "standard4": whole} if found else None
 
 
 def write_benchmark_page(
@@ -254,7 +194,7 @@ def _sub(results: RunResults) -> str:
 
 
 def _notes(results: RunResults, overview: Table) -> list[str]:
-    """What a reader must know before comparing; what was left out is told elsewhere."""
+    """Notes that a reader needs before comparing."""
     incomplete = any(entry.mark or not entry.over for line in overview.lines for entry in line.entries)
     return [note for note in list_caveats(results, incomplete) if note not in list_skipped(results)]
 
@@ -270,7 +210,7 @@ def _caveat(results: RunResults) -> str:
 
 
 def _skipped(results: RunResults) -> str:
-    """What was not measured, by name, and the reasons for who opens the list."""
+    """What was not measured, by name, with reasons in a list that can be opened."""
     left_out = [*results.skipped, *((f"{each.method} on {each.model}", each.why) for each in results.failed)]
     if not left_out:
         return ""

@@ -6,7 +6,7 @@ from html import escape
 from pathlib import Path
 
 from oodshape.core.text import format_rate
-from oodshape.guard.check import Check, SelectiveAccuracy, SetCheck
+from oodshape.guard.check import Check, SetCheck
 from oodshape.metrics.detection import Estimate
 from oodshape.metrics.registry import DEFAULT_METRICS, MAIN
 from oodshape.metrics.significance import mcnemar
@@ -26,7 +26,7 @@ DETECTORS = {"guard": "guard", "softmax": "MSP"}
 WEAK, FAILING = 0.2, 0.5  # of a set accepted: from here on a guard protects in part, or not
 
 
-def check_table(check: Check) -> list[list[str]]:
+def check_rows(check: Check) -> list[list[str]]:
     """Return the cells of the table below `HEAD`: each set with the guard, then with the MSP baseline."""
     rows, names = [], [each.name for each in check.outside]
     for row in sorted(check.rows(), key=lambda row: names.index(row["set"]) if row["role"] == "ood" else -1):
@@ -65,11 +65,9 @@ def write_check_page(
     ]
     items = [] if source is None or len(seen) < len(sets) else describe_images(check.guard, source, seen)
     data = scored_data(check.guard, scored_sets, items) | {"roc": roc_curves(check)}
-    table = html_table(HEAD, check_table(check), "Figures by set and detector")
+    table = html_table(HEAD, check_rows(check), "Figures by set and detector")
     note = f"{NOTE} The threshold of the MSP baseline was calibrated on the same images for the same alpha."
     more = {"table": ("Figures and ROC curves", f'{table}<p class="soft">{escape(note)}</p><div id="roc"></div>')}
-    if check.selective is not None:
-        more = {"right": ("Accuracy on accepted images", _render_accuracy(check, check.selective))} | more
     if check.unreadable:
         lines = [[file, why] for file, why in check.unreadable.items()]
         more["unreadable"] = (
@@ -78,11 +76,11 @@ def write_check_page(
         )
     origin, model = origin or Origin(), check.guard.about.model or "a network given in Python"
     title = f"Check: {model}, {Path(origin.guard).name or 'a guard in memory'}"
-    top = [banner(*_describe_decision(check)), tiles(_numbers(check)), "<h2>OOD sets</h2>", _render_sets(check)]
+    top = [banner(*describe_decision(check)), tiles(_numbers(check)), "<h2>OOD sets</h2>", _render_sets(check)]
     write_html(path, render_scored_page(title, "\n".join(top), check.guard, scored_sets, data, origin, more))
 
 
-def _describe_decision(check: Check) -> tuple[str, str, str]:
+def describe_decision(check: Check) -> tuple[str, str, str]:
     """Return the kind of the banner (ok, warn or bad), the decision, and what it rests on; the last is HTML."""
     worst = max(check.outside, key=lambda each: each.guard.share.value)
     share, alpha = worst.guard.share.value, 100 * (check.guard.detector.alpha or 0.0)
@@ -155,55 +153,6 @@ def _render_sets(check: Check) -> str:
         f"{head}</tr></thead><tbody>{body}</tbody></table></div>"
         '<p class="soft">Paired test: McNemar on the same images, 1 %.</p>'
     )
-
-
-def headline(check: Check) -> list[str]:
-    """Say how many images of each OOD set are accepted, with the guard and with MSP; the worst set first."""
-    alpha = 100 * (check.guard.detector.alpha or 0.0)
-    ordered = sorted(check.outside, key=lambda each: -each.guard.share.value)
-    return [f"{'' if place else f'At alpha = {alpha:g} %: '}{_acceptance(each)}" for place, each in enumerate(ordered)]
-
-
-def _acceptance(outside: SetCheck) -> str:
-    images, guard, softmax = len(outside.guard.values), outside.guard, outside.softmax
-    text = f"{outside.name}: {100 * guard.share.value:.1f} % of OOD images accepted"
-    if softmax is None:
-        return f"{text} ({guard.accepted:,} of {images:,})."
-    chance = mcnemar(guard.passed, softmax.passed)
-    p = "p < 0.0001" if chance < 1e-4 else f"p = {chance:.2g}"
-    end = ": the difference is not significant" if chance >= CLEAR else ""
-    return (
-        f"{text}, {100 * softmax.share.value:.1f} % with MSP "
-        f"({guard.accepted:,} and {softmax.accepted:,} of {images:,}, {p}){end}."
-    )
-
-
-def describe_accuracy(check: Check) -> list[str]:
-    """Return the accuracy on accepted images in one line; empty without labels."""
-    found = check.selective
-    if found is None:
-        return []
-    parts = [
-        f"{100 * accepted.value:.1f} % on images accepted by {DETECTORS[name]}"
-        for name, accepted in found.accepted.items()
-    ]
-    return ["; ".join([f"accuracy {100 * found.accuracy.value:.1f} % on {found.images:,} labelled ID images", *parts])]
-
-
-def _render_accuracy(check: Check, found: SelectiveAccuracy) -> str:
-    """Return the table of accuracy on all labelled images and on the accepted ones."""
-    assert check.inside.labels is not None
-    known = check.inside.labels >= 0
-    rows = [["all images", f"{found.images:,}", _percent(found.accuracy)]]
-    rows += [
-        [
-            f"accepted by {'the guard' if name == 'guard' else 'MSP'}",
-            f"{int(check.inside.judged[name].passed[known].sum()):,}",
-            _percent(found.accepted[name]) if name in found.accepted else "–",
-        ]
-        for name in check.inside.judged
-    ]
-    return html_table(["images", "number", "accuracy"], rows, "Accuracy of the network on labelled ID images")
 
 
 def _percent(value: Estimate) -> str:

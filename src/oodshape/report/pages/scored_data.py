@@ -34,11 +34,9 @@ def collect_set(guard: Fitted, images: SetCheck, role: Role, keep: int) -> Score
     """A set of a check as its page needs it."""
     scored = ScoredSet(images.name, role, keep, alpha=guard.detector.alpha or 0.0)
     softmax = [None] * len(images.pairs) if images.softmax is None else images.softmax.p_values.tolist()
-    labels = [-1] * len(images.pairs) if images.labels is None else images.labels.tolist()
     rows = zip(images.guard.p_values.tolist(), images.guard.values.tolist(), images.pairs, strict=True)
-    for row, own, label, other in zip(rows, images.classes.tolist(), labels, softmax, strict=True):
-        truth = str(guard.label(label)) if label >= 0 else ""
-        scored.add(ShownImage(*row, str(guard.label(own)), truth), other)
+    for row, own, other in zip(rows, images.classes.tolist(), softmax, strict=True):
+        scored.add(ShownImage(*row, str(guard.label(own))), other)
     return scored
 
 
@@ -74,7 +72,7 @@ def scored_data(guard: Fitted, sets: Sequence[ScoredSet], items: Sequence[Mappin
 
 
 def describe_images(guard: Fitted, source: OpenNet, sets: Sequence[tuple[ScoredSet, Images]]) -> list[dict[str, Any]]:
-    """What the page says about every image that it shows."""
+    """Return the description of every image that the page shows."""
     found = []
     for place, (scored, images) in enumerate(sets):
         explained = explain_listed(guard, source, images, [item.pair for item in scored.items])
@@ -101,7 +99,6 @@ def _describe(item: ShownImage, why: Explanation) -> dict[str, Any]:
         "p": item.p_value,
         "score": _short(item.score),
         "label": item.label,
-        "truth": item.truth,
         "guesses": [[str(guess.label), _short(guess.probability)] for guess in why.guesses],
         "components": [[display_name(opinion.method), _short(opinion.p_value)] for opinion in why.components],
     }

@@ -16,12 +16,12 @@ from oodshape.guard.describe import lines
 from oodshape.guard.fitted import Fitted
 from oodshape.guard.verdict import Scored
 from oodshape.methods.detector import Detector
-from oodshape.metrics.conformal import rejected_count
+from oodshape.metrics.conformal import rejected_count_limits
 from oodshape.networks.loading import OpenNet
 from oodshape.report.method_styles import display_name
 from oodshape.report.pages.html import banner, document, html_table, page_json, read_web, section, write_html
 from oodshape.report.pages.scored_data import SHOWN, Images, describe_images, scored_data
-from oodshape.report.pages.scored_set import ScoredSet, ShownImage, make_group_tables
+from oodshape.report.pages.scored_set import ScoredSet, ShownImage, class_tables
 
 BROKEN = 100  # unreadable images that are listed
 SCRIPTS = ("elements.js", "scored.js")
@@ -56,7 +56,7 @@ def render_scored_page(
         "sub": escape(f"method {method} · {calibrated:,} calibration images · {images or 'no'} images"),
         "top": top,
         "shown": escape(_shown(sets, len(data["items"]))),
-        "groups": make_group_tables(sets),
+        "groups": class_tables(sets),
         "links": "".join(f'<a href="#{name}">{head}</a> ' for name, (head, _) in more.items()),
         "more": "\n".join(section(name, head, body) for name, (head, body) in more.items()),
         "origin": _definitions([*_facts(guard, origin), *lines(guard)]),
@@ -107,7 +107,7 @@ class ScoredRows:
             if len(self.broken) < BROKEN:
                 self.broken.append((row.path, row.error))
             return
-        self.scored.add(ShownImage(row.p_value, row.score, (row.path, number), str(row.label), ""))
+        self.scored.add(ShownImage(row.p_value, row.score, (row.path, number), str(row.label)))
 
 
 def write_scored_page(
@@ -137,7 +137,7 @@ def _verdict(scored: ScoredSet, detector: Detector) -> tuple[str, str, str]:
     if detector.groups is not None:  # each class has its own threshold, so the total has no known distribution
         return "ok", head, ""
     calibrated = len(detector.calibration) if detector.calibration is not None else 0
-    few, many = rejected_count(calibrated, scored.alpha, len(scored))
+    few, many = rejected_count_limits(calibrated, scored.alpha, len(scored))
     body = f"Expected for ID images: {few:,} to {many:,} (99 % range, {calibrated:,} calibration images). "
     if out > many:
         return "warn", head, f"{body}More are rejected: some images are OOD, or the images have changed."

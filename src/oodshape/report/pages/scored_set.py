@@ -1,11 +1,10 @@
-"""A set of scored images for its page: numbers of all images, a sample to show, tables by class and folder."""
+"""A set of scored images for its page: numbers of all images, a sample to show, tables by class."""
 
 from __future__ import annotations
 
 import heapq
-import os
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from html import escape
 from typing import Literal, NamedTuple
 
@@ -18,37 +17,17 @@ from oodshape.report.pages.html import html_table
 Pair = tuple[str, int]
 Role = Literal["id", "ood", "new"]
 CLEAR = 0.01  # significance level
-ROWS = 15  # rows of a table of classes or folders
-FEW = 10  # a group of fewer images has no rate
-NOTE = f"The order may be chance. Groups of fewer than {FEW} images have no rate and come last."
+ROWS = 15  # rows of a table of classes
+FEW = 10  # a class of fewer images has no rate
+NOTE = f"The order may be chance. Classes of fewer than {FEW} images have no rate and come last."
 
 
-class ImageGroup(NamedTuple):
-    """Images of one class or folder: their number, and how many are rejected."""
+class ClassCount(NamedTuple):
+    """Images of one class, and how many are rejected."""
 
     name: str
     images: int
     rejected: int
-
-
-class ImageGroups:
-    """The group of each image."""
-
-    def __init__(self) -> None:
-        self.names: dict[str, int] = {}
-        self._of = array("i")
-
-    def add(self, name: str) -> None:
-        """Add the group of an image."""
-        self._of.append(self.names.setdefault(name, len(self.names)))
-
-    def rank(self, p_values: array[float], alpha: float) -> list[ImageGroup]:
-        """Sort the groups by their rejection rate, small ones last."""
-        places = np.asarray(self._of, np.int32)
-        sizes = np.bincount(places, minlength=len(self.names)).tolist()
-        rejected = np.bincount(places[np.asarray(p_values) <= alpha], minlength=len(self.names)).tolist()
-        rows = map(ImageGroup, self.names, sizes, rejected)
-        return sorted(rows, key=lambda row: (row.images < FEW, -row.rejected / row.images, -row.images, row.name))
 
 
 class ShownImage(NamedTuple):
@@ -58,7 +37,6 @@ class ShownImage(NamedTuple):
     score: float
     pair: Pair
     label: str  # predicted
-    truth: str  # the true class, empty if unknown
 
 
 class ScoredSet:
@@ -70,8 +48,8 @@ class ScoredSet:
     def __init__(self, name: str, role: Role, keep: int, *, alpha: float) -> None:
         self.name, self.role, self.keep, self.alpha = name, role, max(keep, 1), alpha
         self.scores, self.p_values, self.softmax_p = array("f"), array("d"), array("d")
-        self.by_class, self.by_folder = ImageGroups(), ImageGroups()
-        self.has_truth = False  # whether the true class of any image is known
+        self.names: dict[str, int] = {}  # of classes -> their numbers
+        self._classes = array("i")
         self._kept: tuple[list[tuple[float, int, ShownImage]], ...] = ([], [], [])
 
     def __len__(self) -> int:
@@ -83,9 +61,7 @@ class ScoredSet:
         self.p_values.append(item.p_value)
         if softmax_p is not None:
             self.softmax_p.append(softmax_p)
-        self.has_truth |= bool(item.truth)
-        self.by_class.add(item.truth or item.label)
-        self.by_folder.add(os.path.dirname(item.pair[0]))
+        self._classes.append(self.names.setdefault(item.label, len(self.names)))
         drawn = int(identity.hash_each([item.pair[0].encode(errors="surrogateescape")])[0]) / 2**64
         # the worst image is at the top of each heap and is replaced first; among equals the first stays
         for heap, worth in zip(self._kept, (-item.p_value, item.p_value, -drawn), strict=True):
@@ -104,14 +80,13 @@ class ScoredSet:
         return [found[number] for number in sorted(found, key=lambda number: (found[number].p_value, -number))]
 
     @property
-    def classes(self) -> list[ImageGroup]:
-        """True classes if known, else predicted ones; the highest rejection rate first."""
-        return self.by_class.rank(self.p_values, self.alpha)
-
-    @property
-    def folders(self) -> list[ImageGroup]:
-        """The folders of the images; the highest rejection rate first."""
-        return self.by_folder.rank(self.p_values, self.alpha)
+    def classes(self) -> list[ClassCount]:
+        """The predicted classes; the highest rejection rate first, small ones last."""
+        places = np.asarray(self._classes, np.int32)
+        sizes = np.bincount(places, minlength=len(self.names)).tolist()
+        rejected = np.bincount(places[np.asarray(self.p_values) <= self.alpha], minlength=len(self.names)).tolist()
+        rows = map(ClassCount, self.names, sizes, rejected)
+        return sorted(rows, key=lambda row: (row.images < FEW, -row.rejected / row.images, -row.images, row.name))
 
     def rejected(self, ticks: NDArray[np.float64], *, softmax: bool = False) -> list[int]:
         """Count the images that are rejected at each alpha in `ticks`."""
@@ -120,48 +95,29 @@ class ScoredSet:
         return found
 
 
-def _find_common_folder(names: Iterable[str]) -> str:
-    """Return the common parent of these folders with its separator; empty if there is none.
-
-    >>> find_common_folder(["/a/inbox/x", "/a/inbox/y/z"])
-    '/a/inbox/'
-    """
-    found = list(names)
-    try:
-        shared = os.path.commonpath(found) if found else ""
-    except ValueError:  # some absolute, some not
-        return ""
-    return os.path.join(shared, "") if shared else ""
-
-
-def make_group_tables(sets: Sequence[ScoredSet]) -> str:
-    """Return tables at the guard's threshold: classes of images that may be ID, and folders that are not classes."""
+def class_tables(sets: Sequence[ScoredSet]) -> str:
+    """Return tables of the classes at the guard's threshold, of images that may be ID."""
     parts = []
     for scored in sets:
-        classes, folders = scored.by_class.names, scored.by_folder.names
-        if scored.role != "ood" and len(classes) > 1:
-            which = "by class" if scored.has_truth else "by predicted class"
-            parts += [f"<h3>{escape(scored.name)}, {which}: most rejected first</h3>"]
-            parts += [_table(scored.name, "class", scored.classes, "")]
-        if len(folders) > 1 and {os.path.basename(name) for name in folders} != set(classes):
-            parts += [f"<h3>{escape(scored.name)}, by folder</h3>"]
-            parts += [_table(scored.name, "folder", scored.folders, _find_common_folder(folders))]
+        if scored.role != "ood" and len(scored.names) > 1:
+            parts += [f"<h3>{escape(scored.name)}, by predicted class: most rejected first</h3>", _table(scored)]
     if not parts:
-        return "<p>One class, one folder.</p>"
+        return "<p>One class.</p>"
     at = f"At alpha = {100 * sets[0].alpha:g} %, that of the guard."
     return "\n".join([f"<p>{at}</p>", *parts, f'<p class="soft">{NOTE}</p>'])
 
 
-def _table(name: str, what: str, groups: Sequence[ImageGroup], root: str) -> str:
-    """The first groups; their names are shown without the common folder `root`."""
+def _table(scored: ScoredSet) -> str:
+    """The first classes."""
+    classes = scored.classes
     rows = [
         [
-            group.name.removeprefix(root) or group.name or ".",
-            f"{group.images:,}",
-            f"{group.rejected:,}",
-            f"{100 * group.rejected / group.images:.1f} %" if group.images >= FEW else "–",
+            each.name,
+            f"{each.images:,}",
+            f"{each.rejected:,}",
+            f"{100 * each.rejected / each.images:.1f} %" if each.images >= FEW else "–",
         ]
-        for group in groups[:ROWS]
+        for each in classes[:ROWS]
     ]
-    rest = f'<p class="soft">and {len(groups) - ROWS:,} more</p>' if len(groups) > ROWS else ""
-    return html_table([what, "images", "rejected", "rate"], rows, f"{name} by {what}") + rest
+    rest = f'<p class="soft">and {len(classes) - ROWS:,} more</p>' if len(classes) > ROWS else ""
+    return html_table(["class", "images", "rejected", "rate"], rows, f"{scored.name} by class") + rest

@@ -1,4 +1,4 @@
-"""Render the page of a watch: the decision, four numbers, the rates over time with their limits, events, classes."""
+"""Render the page of a watch: the decision, four numbers, the rates over time with their limits, events."""
 
 from __future__ import annotations
 
@@ -23,14 +23,12 @@ from oodshape.guard.watch.watch import MIDDLE, Watch
 from oodshape.images.decode.read import open_image
 from oodshape.images.decode.thumbnail import make_thumbnail
 from oodshape.images.sources.storage import is_remote
-from oodshape.report.pages.html import banner, document, html_table, page_json, read_web, section, tiles, write_html
+from oodshape.report.pages.html import banner, document, page_json, read_web, section, tiles, write_html
 
 SCRIPTS = ("elements.js", "watch.js")
 POINTS = 60  # of a curve, where the history has more
 SMALLEST = 48  # images of a point: rates of fewer jump
 RECENT = 10  # points that the recent rate is of
-CLASSES = 200  # rows of the table
-FEW = 10  # a class of fewer images has no rate
 PICTURES, SIDE = 48, 96  # rejected images that are shown, at most, and their longer side in pixels
 STEPS = (
     "If they are OOD, the guard works: find their source.",
@@ -68,8 +66,6 @@ def write_watch_page(watch: Watch, path: str | Path, rejected: Iterable[tuple[in
             parts[name] = head, f'<figure><div id="{name}-chart"></div><figcaption>{note}</figcaption></figure>'
     if count:
         parts["rejected"] = "Rejected since the change", _pictures(shown, count)
-    if history.classes is not None:
-        parts["classes"] = "Classes", _classes(history, history.classes.tolist())
     links = "".join(f'<a href="#{name}">{head}</a> ' for name, (head, _) in parts.items())
     theme = '<button type="button" id="theme" class="chip">Dark</button>'
     body = "\n".join([*top, *(section(name, head, text) for name, (head, text) in parts.items())])
@@ -166,12 +162,3 @@ def _points(history: History) -> tuple[NDArray[np.int64], NDArray[np.int64], NDA
     low = history.p_values[:, : round(BINS * MIDDLE)].sum(axis=1)
     sizes, rejected, low = (np.add.reduceat(each, starts) for each in (history.sizes, history.rejected, low))
     return sizes, rejected, low
-
-
-def _classes(history: History, counts: list[list[int]]) -> str:
-    """Return the table of classes, the highest rejection rate first; small classes have no rate and come last."""
-    found = [(name, ok + out, out) for name, (ok, out) in zip(history.names, counts, strict=True)]
-    found.sort(key=lambda each: (each[1] < FEW, -each[2] / max(each[1], 1), each[0]))
-    rows = [[name, f"{n:,}", f"{out:,}", format_rate(out / n) if n >= FEW else "–"] for name, n, out in found[:CLASSES]]
-    more = f"<p>{len(found) - CLASSES:,} more classes are not shown.</p>" if len(found) > CLASSES else ""
-    return html_table(["class", "images", "rejected", "rate"], rows, "Images by class") + more

@@ -27,7 +27,7 @@ HEAD = 12  # characters of a head in one line
 
 @dataclass(frozen=True)
 class PrintedGrid:
-    """What a renderer prints: heads, rows of (cell, what follows it), a letter of alignment per column, notes.
+    """A table as a renderer prints it: heads, rows of (cell, suffix), a letter of alignment per column, notes.
 
     `groups` stand above the heads, each over `span` of them, behind the first column; `rules` are the numbers of the
     rows with a rule above.
@@ -108,7 +108,7 @@ def frame_latex(frame: DataFrame, title: str, notes: Sequence[str] = (), label: 
 
 
 def format_cells(frame: DataFrame) -> list[list[str]]:
-    """The rows as they are printed, nothing for None."""
+    """Format the cells of all rows; None becomes empty."""
     return [["" if cell is None else str(cell) for cell in row] for row in frame.itertuples(index=False, name=None)]
 
 

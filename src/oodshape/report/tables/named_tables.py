@@ -9,10 +9,9 @@ from oodshape.benchmark.results import RunResults
 from oodshape.core.errors import InputError
 from oodshape.report.method_styles import CHOICE, method_family
 from oodshape.report.tables.paper import STANDARD4, compare_with_paper, paper_figures
-from oodshape.report.tables.table import DEFAULT_COLUMNS, By, Column, Line, Table, make_table, parse_columns
+from oodshape.report.tables.table import DEFAULT_COLUMNS, Column, Line, Table, make_table
 
-Kind = Literal["model", "ood", "standard4", "groups"]
-UNSORTED = "table"  # the order of the methods' own table
+Kind = Literal["model", "ood", "standard4"]
 
 
 def make_named_tables(
@@ -21,28 +20,31 @@ def make_named_tables(
     *,
     paper: bool = False,
     columns: tuple[Column, ...] = DEFAULT_COLUMNS,
-    sort: str = UNSORTED,
+    ranked: bool = False,
 ) -> list[Table]:
     """The tables of a kind.
 
     Args:
         results: What was measured.
         kind: model: by model, means over OOD sets. ood: one table per model, by OOD set. standard4: by model, over
-            four OOD sets only. groups: by family of models.
+            four OOD sets only.
         paper: Whether the paper's figures stand next to ours.
-        columns: The columns of each model, OOD set or family.
-        sort: The order of the lines: the name of a column, which is shown, or "table": as methods are listed.
+        columns: The columns of each model or OOD set.
+        ranked: Whether the best by the first column stand on top; otherwise methods are in the order of their records.
     """
     if kind == "ood":
         models = results.names("model")
         known = [model for model in models if any(place[0::2] == ("ood", model) for place in paper_figures())]
         shown = known or models
-        return [by_ood(results, model, paper=paper and model in shown, columns=columns, sort=sort) for model in models]
+        return [
+            by_ood(results, model, paper=paper and model in shown, columns=columns, ranked=ranked) for model in models
+        ]
     if kind == "standard4":
         results = keep_standard_sets(results)
-    elif kind not in ("model", "groups"):
-        raise InputError(f"there is no table {kind!r}; there are model, ood, standard4, groups")
-    made = _sorted(results, "family" if kind == "groups" else "model", None, columns, sort)
+    elif kind != "model":
+        raise InputError(f"there is no table {kind!r}; there are model, ood, standard4")
+    made = make_table(results, "model", None, columns)
+    made = sort_lines(made) if ranked else made
     if kind == "standard4":
         made = replace(made, title=f"{made.title}, the standard four OOD sets")
     return [compare_with_paper(made, results, kind) if paper else made]
@@ -54,19 +56,12 @@ def by_ood(
     *,
     paper: bool = False,
     columns: tuple[Column, ...] = DEFAULT_COLUMNS,
-    sort: str = UNSORTED,
+    ranked: bool = False,
 ) -> Table:
     """One model's table by OOD set."""
-    made = _sorted(results, "ood", model, columns, sort)
+    made = make_table(results, "ood", model, columns)
+    made = sort_lines(made) if ranked else made
     return compare_with_paper(made, results, "ood", model) if paper else made
-
-
-def _sorted(results: RunResults, by: By, model: str | None, columns: tuple[Column, ...], sort: str) -> Table:
-    if sort == UNSORTED:
-        return make_table(results, by, model, columns)
-    (wanted,) = parse_columns(sort)
-    made = make_table(results, by, model, tuple(dict.fromkeys([*columns, wanted])))
-    return sort_lines(made, replace(wanted, kind="") if by == "ood" else wanted)
 
 
 def keep_standard_sets(results: RunResults) -> RunResults:
@@ -79,16 +74,19 @@ def keep_standard_sets(results: RunResults) -> RunResults:
     return replace(results, rows=rows, ties=(), averages_of=())  # which are over all sets
 
 
-def sort_lines(table: Table, by: Column) -> Table:
-    """The lines by a column of the last group, the mean over all; methods that choose among the others stand first.
+def sort_lines(table: Table) -> Table:
+    """The lines by the first column of the last group, the mean over all; methods that choose among others stand first.
 
     Lines that are equal as printed keep the order of the table, and those without a value stand last.
     """
-    place = table.columns.index(by)
 
     def key(line: Line) -> tuple[bool, bool, float]:
-        text = line.entries[-1].cells[place].text
-        return method_family(line.method) != CHOICE, text == "-", 0.0 if text == "-" else -by.metric.sign * float(text)
+        text = line.entries[-1].cells[0].text
+        return (
+            method_family(line.method) != CHOICE,
+            text == "-",
+            0.0 if text == "-" else -table.columns[0].metric.sign * float(text),
+        )
 
     lines = sorted(table.lines, key=key)
     choosing = sum(method_family(line.method) == CHOICE for line in lines)

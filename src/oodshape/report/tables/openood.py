@@ -17,7 +17,7 @@ from oodshape.core.files import reading
 from oodshape.methods.records import RECORDS
 from oodshape.metrics.registry import ERROR
 from oodshape.report.tables.markdown_latex import format_cells
-from oodshape.report.tables.table import list_skipped, note_tuning
+from oodshape.report.tables.table import list_skipped
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -94,18 +94,18 @@ def load_leaderboard() -> dict[tuple[str, str, str], dict[str, float]]:
 
 
 def _find_published(results: RunResults, network: str, method: str) -> dict[str, float]:
-    """The leaderboard's figures for a method of ours, none where it has none or means something else."""
+    """Return the leaderboard's figures for a method; empty if it has none, or another method of that name."""
     board = BOARDS.get(results.names("benchmark")[0], "")
     return load_leaderboard().get((board, network, _find_openood_fact(method, "published")), {})
 
 
 def _find_openood_fact(method: str, key: str) -> str:
-    """What the record of a method says about OpenOOD: its name there, its published name, a note; else nothing."""
+    """Return a fact about OpenOOD from a method's record: its name there, its published name, or a note; else empty."""
     return str(RECORDS[method].openood.get(key, "")) if method in RECORDS else ""
 
 
 def _describe_run(results: RunResults) -> dict[str, Any]:
-    """What the run says of itself."""
+    """Describe the run."""
     said: dict[str, Any] = results.provenance.get("settings", {})
     return said
 
@@ -122,12 +122,12 @@ def openood_tables(results: RunResults) -> Iterator[tuple[DataFrame, str, list[s
         ]
         heads = ["method", *(f"{group} {head}" for group in GROUPS for head in HEADS)]
         runs = f", mean ± standard deviation of {len(titles)} training runs" if len(titles) > 1 else ""
-        title = f"{results.names('benchmark')[0]} (OpenOOD v1.5): {network}{runs}{note_tuning(results)}"
+        title = f"{results.names('benchmark')[0]} (OpenOOD v1.5): {network}{runs}"
         yield DataFrame(lines, columns=heads), title, list(_notes(results, figures, network))
 
 
 def show_openood(results: RunResults, console: Console) -> None:
-    """The tables of OpenOOD's benchmarks on a console; nothing for other results."""
+    """Print the tables of OpenOOD's benchmarks; other results print nothing."""
     for frame, title, notes in openood_tables(results) if is_openood(results) else ():
         console.print(title, markup=False, style="bold", soft_wrap=True)
         print_columns(list(frame.columns), format_cells(frame), console)
@@ -161,15 +161,13 @@ def _notes(results: RunResults, figures: OpenOODFigures, network: str) -> Iterat
         "FPR95 (OpenOOD): the share of ID images rejected when 95 % of the OOD images are. "
         "FPR95 (paper): the share of OOD images accepted when 95 % of the ID images are."
     )
-    grids = [method for method in methods if _find_openood_fact(method, "grid")]
+    searched = [method for method in methods if _find_openood_fact(method, "searched")]
     if said.get("settings") != "openood":
         yield "Methods are fitted with oodshape's own settings, not as OpenOOD fits them (--settings openood)."
-    elif said.get("tuned") is not None:
-        yield f"Chosen on OOD validation images ({said['tuned_on']}): the settings of {', '.join(grids) or 'none'}."
-    elif grids:
+    elif searched:
         yield (
-            "No OOD image was used for any setting; on the leaderboard these were searched on OOD validation images "
-            f"(--settings openood-tuned): {', '.join(grids)}."
+            "No OOD image was used for any setting; on the leaderboard these were searched on OOD validation images: "
+            f"{', '.join(searched)}."
         )
     yield (
         "published: AUROC on OpenOOD's leaderboard (github.com/zjysteven/OpenOOD at 28d3a40; Zhang et al., arXiv "
@@ -183,7 +181,7 @@ def _notes(results: RunResults, figures: OpenOODFigures, network: str) -> Iterat
 
 
 def explain_not_comparable(results: RunResults) -> str:
-    """Why the leaderboard's figures are of something else; nothing where they are not."""
+    """Explain why the leaderboard's figures are not comparable; empty if they are."""
     said = _describe_run(results)
     if results.names("benchmark")[0] not in BOARDS:
         return "the leaderboard has no table for it"

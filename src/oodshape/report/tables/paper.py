@@ -47,19 +47,18 @@ def read_paper_figures(path: Traversable) -> dict[Place, dict[str, Figures]]:
 def compare_with_paper(table: Table, results: RunResults, kind: str, model: str | None = None) -> Table:
     """The table with two more groups of columns after each: the paper's figures, and ours minus the paper's.
 
-    `kind` is what the columns are: model, ood (of `model`), standard4 or groups. The paper's average is that of
+    `kind` is what the columns are: model, ood (of `model`), or standard4. The paper's average is that of
     the columns that are here, so that both averages are over the same models or sets. There is no difference between
     means over other OOD sets.
     """
-    id_set = comparable(results)
+    id_set = find_comparable_set(results)
     wanted = STANDARD4 if kind == "standard4" else paper_sets(id_set)
     same = kind == "ood" or {_plain(name) for name in results.names("ood")} == set(map(_plain, wanted))
 
     def printed(name: str) -> dict[str, Figures]:
         """The paper's figures for a model or an OOD set, empty where it has none."""
         of_set = ("ood", id_set, str(model), name)
-        of_model = ("model" if kind == "groups" else kind, id_set, name, "Average")
-        return paper_figures().get(of_set if kind == "ood" else of_model, {})
+        return paper_figures().get(of_set if kind == "ood" else (kind, id_set, name, "Average"), {})
 
     columns = [_averaged([printed(name) for name in members]) for members in table.members]
     if not any(columns):
@@ -84,8 +83,8 @@ def _averaged(columns: list[dict[str, Figures]]) -> dict[str, Figures]:
     }
 
 
-def comparable(results: RunResults) -> str:
-    """The ID set whose figures to compare with: that of the paper's settings, or of those of its authors' code."""
+def find_comparable_set(results: RunResults) -> str:
+    """Return the ID set whose figures are comparable: that of the paper's settings or of the authors' code."""
     said = results.provenance.get("settings", {})
     id_set = str(said.get("id_set", said.get("settings", "general")))
     known = sorted({place[1] for place in paper_figures()})
@@ -192,7 +191,7 @@ _VARIANTS = {name: name for name in ("Real", "Gaussian", "Uniform", "Dynamic")} 
 
 @cache
 def _load_study_figures(study: str) -> StudyFigures:
-    """What the paper prints in the table of a study."""
+    """Load the paper's figures of a study."""
     found: StudyFigures = {}
     if study == "variants":  # printed with the rivals, and kept with their table
         for (table, _, model, _), methods in paper_figures().items():
@@ -221,7 +220,7 @@ def check_in_paper(names: Sequence[str], id_sets: Mapping[str, str]) -> None:
 
 
 def _find_paper_model(study: str, network: str, id_set: str) -> str:
-    """The network of a table of the paper that a network is; empty if it is none of them.
+    """Return the paper's name of a network; empty if the paper does not have it.
 
     >>> [_find_paper_model("variants", f"imagenet_{name}", "imagenet") for name in ("resnet50", "deit_tiny")]
     ['ResNet50', '']

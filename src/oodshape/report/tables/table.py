@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from oodshape.benchmark.comparisons import Average
-from oodshape.benchmark.results import CONVENTION, Axis, Row, RunResults
+from oodshape.benchmark.results import CONVENTION, Axis, RunResults
 from oodshape.benchmark.spec import AUTHORS
 from oodshape.core.errors import InputError
 from oodshape.core.text import format_count, join_names
@@ -19,7 +17,6 @@ from oodshape.methods.records import OWN
 from oodshape.metrics.registry import DEFAULT_METRICS, MAIN, Metric, find_metric
 from oodshape.report.method_styles import table_block
 
-By = Literal["model", "ood", "family"]
 TIED = " ="
 AVERAGE = "Average"
 KINDS = ("near", "far")  # of OOD sets, over which a column may be the mean
@@ -117,35 +114,33 @@ class Table:
 
 
 def make_table(
-    results: RunResults, by: By = "model", model: str | None = None, columns: tuple[Column, ...] = DEFAULT_COLUMNS
+    results: RunResults, by: Axis = "model", model: str | None = None, columns: tuple[Column, ...] = DEFAULT_COLUMNS
 ) -> Table:
-    """The table with a line per method and a group of columns per model, OOD set or family.
+    """The table with a line per method and a group of columns per model or OOD set.
 
     Where there are several, the last group is their average; several near or far OOD sets have a mean before it.
 
     A model's value is the mean over its OOD sets. An OOD set's value is that of `model`, or the mean over models.
-    A family's value is the mean over its models, and the average next to it that over all models.
     A method is ranked in the columns where it has as many results as any other.
     """
     chosen = replace(results, rows=tuple(row for row in results.rows if model in (None, row.model)))
     if not chosen.rows:
         why = f"no model {model!r}, only {', '.join(results.names('model'))}" if results.rows else "no rows"
         raise InputError("; ".join([f"these results have {why}", *list_skipped(results)]))
-    axis: Axis = "ood" if by == "ood" else "model"
     if by == "ood":
         columns = tuple(dict.fromkeys(replace(column, kind="") for column in columns))  # the kinds are groups here
     failed = [each.method for each in results.failed if model in (None, each.model)]
     methods = list(dict.fromkeys([*chosen.names("method"), *failed]))
-    names = chosen.names(axis)
+    names = chosen.names(by)
     groups = _groups(chosen, by, names)
     places = [[names.index(name) for name in members] for _, members in groups]
 
     def wide(column: str, kind: str = "") -> NDArray[np.float64]:
         """[names, methods], NaN where there is no result."""
-        means = chosen.averages(axis, kind)
+        means = chosen.averages(by, kind)
         if column not in means:
             return np.full((len(names), len(methods)), np.nan)
-        pivot = means.pivot(index=axis, columns="method", values=column)
+        pivot = means.pivot(index=by, columns="method", values=column)
         return pivot.reindex(index=names, columns=methods).to_numpy(np.float64)
 
     counts = np.nan_to_num(wide("over")).astype(int)
@@ -181,9 +176,9 @@ def make_table(
     )
 
 
-def _groups(chosen: RunResults, by: By, names: list[str]) -> list[tuple[str, list[str]]]:
+def _groups(chosen: RunResults, by: Axis, names: list[str]) -> list[tuple[str, list[str]]]:
     """The column groups, each with the names that it is the mean over; the average last, unless there is one alone."""
-    found = list(group_by_family(chosen).items()) if by == "family" else [(name, [name]) for name in names]
+    found = [(name, [name]) for name in names]
     kinds: list[tuple[str, list[str]]] = []
     if by == "ood":
         kind_of = {row.ood: row.group for row in chosen.rows}
@@ -193,7 +188,7 @@ def _groups(chosen: RunResults, by: By, names: list[str]) -> list[tuple[str, lis
 
 
 def _ties(
-    results: RunResults, by: By, model: str | None, groups: list[tuple[str, list[str]]]
+    results: RunResults, by: Axis, model: str | None, groups: list[tuple[str, list[str]]]
 ) -> Iterator[frozenset[str]]:
     """For each column group, the methods that are tied with its best; "" is the mean over all."""
     found = {(each.model, each.ood): frozenset(each.tied) for each in results.ties}
@@ -201,9 +196,9 @@ def _ties(
     whole = model or (models[0] if len(models) == 1 else "")
     every = len({name for _, members in groups for name in members})
     for _, members in groups:
-        alone = len(members) == 1 and by != "family"
+        alone = len(members) == 1
         if not alone and len(members) < every:
-            yield frozenset()  # means over a family or a kind were not compared
+            yield frozenset()  # means over a kind were not compared
         elif by == "ood":
             yield found.get((whole, members[0] if alone else ""), frozenset())
         else:
@@ -218,9 +213,6 @@ def _uncertainty(results: RunResults, tied: bool, columns: tuple[Column, ...]) -
             f"=: tied with the best {MAIN.head} of its column (no difference at 5 % on the same images; DeLong, "
             "corrected over all pairs of methods)."
         )
-    said = _widths(results.averages_of, columns)
-    if said:
-        yield f"The 95 % intervals of a network's mean over the OOD sets are up to {said} points wide."
     rows = [row for row in results.rows if row.seeds > 1]
     if rows and metrics:
         most = [(metric.head, max(row.spreads.get(metric.name, 0.0) for row in rows)) for metric in metrics]
@@ -232,24 +224,8 @@ def _uncertainty(results: RunResults, tied: bool, columns: tuple[Column, ...]) -
         )
 
 
-def group_by_family(results: RunResults) -> dict[str, list[str]]:
-    """The models of each family: ConvNets, transformers, MLPs."""
-    found: dict[str, list[str]] = {}
-    for model, family in {row.model: row.family for row in results.rows}.items():
-        found.setdefault(f"{family}s", []).append(model)
-    return found
-
-
 def _title(chosen: RunResults, model: str | None) -> str:
-    return (
-        f"OOD detection on {', '.join(chosen.names('benchmark'))}{f': {model}' if model else ''}{note_tuning(chosen)}"
-    )
-
-
-def note_tuning(results: RunResults) -> str:
-    """What every head must say: that settings were chosen on OOD images."""
-    on = results.provenance.get("settings", {}).get("tuned_on")
-    return f" (settings chosen on OOD validation images: {on})" if on else ""
+    return f"OOD detection on {', '.join(chosen.names('benchmark'))}{f': {model}' if model else ''}"
 
 
 def _mean(values: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -275,7 +251,7 @@ def _cells(metric: Metric, values: Iterable[float], compared: list[bool]) -> lis
     return [Cell(text, rank if ok else 0) for text, rank, ok in zip(texts, ranks, ranked, strict=True)]
 
 
-def _meaning(chosen: RunResults, by: By, full: list[int], columns: tuple[Column, ...]) -> Iterator[str]:
+def _meaning(chosen: RunResults, by: Axis, full: list[int], columns: tuple[Column, ...]) -> Iterator[str]:
     """What the numbers are, over what they are averaged, and how wide their intervals are."""
     yield " ".join(dict.fromkeys(column.metric.note for column in columns))
     models, oods = chosen.names("model"), chosen.names("ood")
@@ -290,30 +266,13 @@ def _meaning(chosen: RunResults, by: By, full: list[int], columns: tuple[Column,
         yield f"{each}Average: the mean over {sets}." if len(oods) > 1 else f"{each}On {sets}."
     else:
         few = [f", but {n} for {name}" for name, n in zip(models, full, strict=True) if n < len(oods)]
-        kinds = [f"{family}: {', '.join(group)}" for family, group in group_by_family(chosen).items()]
-        each = f" and over the models of a family ({'; '.join(kinds)})" if by == "family" else ""
-        yield f"Each value is the mean over {sets}{''.join(few)}{each}."
-        if len(group_by_family(chosen) if by == "family" else models) > 1:
+        yield f"Each value is the mean over {sets}{''.join(few)}."
+        if len(models) > 1:
             yield f"Average: the mean over {format_count(len(models), 'model')}."
-    if by == "ood" and len(models) == 1:
-        said = _widths(chosen.rows, columns)
-        if said:
-            yield f"The 95 % bootstrap intervals are up to {said} points wide."
-
-
-def _widths(measured: Iterable[Row | Average], columns: tuple[Column, ...]) -> str:
-    """The widest interval of each metric, in points."""
-    widths: dict[str, float] = {}
-    for metric in {column.metric: None for column in columns if column.metric.interval}:
-        for each in measured:
-            if metric.name in each.metrics:
-                found = each.metrics[metric.name]
-                widths[metric.head] = max(found.high - found.low, widths.get(metric.head, 0.0))
-    return join_names([f"{100 * width:.1f} ({head})" for head, width in widths.items()])
 
 
 def list_caveats(results: RunResults, incomplete: bool) -> Iterator[str]:
-    """The convention, and what a reader must know before comparing with other results."""
+    """List the conventions and what a reader needs to know before comparing with other results."""
     yield f"Convention: {results.provenance.get('convention', CONVENTION)}."
     limit = results.provenance.get("settings", {}).get("limit")
     if limit is not None:

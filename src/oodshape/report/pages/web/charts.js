@@ -1,27 +1,6 @@
-// Figures as SVG elements: histograms of scores, ROC curves, shaping functions, and the picture of architectures.
+// Figures as SVG elements: ROC curves, and the picture of architectures.
 
 const SMALL = { width: 260, height: 150 };
-
-// The scores of ID images (filled) and of OOD images (a line); left of the dotted line lie 5 % of ID.
-function histogram([low, high, inside, outside], method, ood) {
-  const parts = [inside, outside].map((counts) => {
-    const total = Math.max(1, counts.reduce((a, b) => a + b, 0));
-    return counts.map((count) => count / total);
-  });
-  const most = 1.05 * Math.max(...parts[0], ...parts[1]);
-  const label = `Histogram of ${method.title} scores: ID and ${ood}`;
-  const xTicks = ticks(low, high, 4);
-  const { svg, X, Y, box } = axes({ ...SMALL, x: [low, high], y: [0, most], label, xTicks, xLabel: "score" });
-  const edge = (i) => low + ((high - low) * i) / inside.length;
-  const stairs = (part) => part.flatMap((share, i) => [[X(edge(i)), Y(share)], [X(edge(i + 1)), Y(share)]]);
-  svg.append(sketch("path", { class: "id", d: `${path([[X(low), Y(0)], ...stairs(parts[0]), [X(high), Y(0)]])}Z` }),
-    line(stairs(parts[1]), { color: "var(--ood)", dashes: "" }, 1.8));
-  let sum = 0;
-  const bin = parts[0].findIndex((share) => (sum += share) >= 0.05);
-  const cut = X(edge(bin + 1 - (sum - 0.05) / parts[0][bin]));
-  svg.append(sketch("line", { class: "hint", x1: cut, x2: cut, y1: box.top, y2: box.bottom }));
-  return svg;
-}
 
 // ROC curves of [method, curve] pairs, with a line at 95 % of ID accepted.
 function roc(pairs, ood) {
@@ -31,22 +10,7 @@ function roc(pairs, ood) {
     xLabel: "% of OOD accepted", yLabel: "% of ID accepted" });
   svg.append(sketch("line", { class: "hint", x1: box.left, x2: box.right, y1: Y(95), y2: Y(95) }));
   pairs.forEach(([method, curve], i) => {
-    svg.append(line(curve[4].map((fpr, j) => [X(fpr / 10), Y(curve[5][j] / 10)]), method, i ? 1.4 : 2.4));
-  });
-  return svg;
-}
-
-// theta(z) of [method, [z, theta]] pairs; the dotted line at 1 is no shaping.
-function theta(pairs, model) {
-  const zs = pairs.flatMap(([, [z]]) => z), values = pairs.flatMap(([, [, t]]) => t);
-  const x = [Math.min(...zs), Math.max(...zs)];
-  const y = [Math.min(0, ...values), Math.max(1.1, 1.05 * Math.max(...values))];
-  const label = `Shaping functions on ${model}: ${pairs.map(([method]) => method.title).join(", ")}`;
-  const { svg, X, Y, box } = axes({ ...SMALL, height: 190, x, y, label, xTicks: ticks(...x, 4), yTicks: ticks(...y, 4),
-    xLabel: "feature value z", yLabel: "θ(z)" });
-  svg.append(sketch("line", { class: "hint", x1: box.left, x2: box.right, y1: Y(1), y2: Y(1) }));
-  pairs.forEach(([method, [z, t]], i) => {
-    svg.append(line(z.map((value, j) => [X(value), Y(t[j])]), method, i ? 1.4 : 2.4));
+    svg.append(line(curve[0].map((fpr, j) => [X(fpr / 10), Y(curve[1][j] / 10)]), method, i ? 1.4 : 2.4));
   });
   return svg;
 }

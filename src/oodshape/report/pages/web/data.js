@@ -6,9 +6,9 @@ const MODEL = 0, METHOD = 1, OOD = 2; // places in a row; the metrics follow, ea
 
 // What the reader has picked, by filter; nothing picked means all.
 const picked = { model: new Set(), family: new Set(), ood: new Set(), group: new Set(), kind: new Set() };
-const view = { columns: DATA.overview ? "average" : "model", metrics: DATA.overview ?? DATA.shown, intervals: false, paper: false, search: "" };
+const view = { columns: DATA.overview ? "average" : "model", metrics: DATA.overview ?? DATA.shown, intervals: false, search: "" };
 
-// The curves of a network, "method,ood" -> [low, high, ID counts, OOD counts, FPR, TPR]; read when they are drawn.
+// The curves of a network, "method,ood" -> [FPR, TPR]; read when they are drawn.
 const curvesOf = (model) => (curvesOf.read[model] ??= JSON.parse(document.getElementById(`curves-${model}`)?.textContent ?? "{}"));
 curvesOf.read = {};
 
@@ -123,22 +123,6 @@ function intervalOf(rows, method, metric) {
   const models = unique(rows.map((row) => row[MODEL]));
   if (models.length !== 1 || rows.length !== DATA.oods.length) return undefined;
   return DATA.averages[`${models[0]},${method}`]?.[metric];
-}
-
-// The paper's figure for the mean over these rows of one method, in percent; undefined where it has none.
-function paperFigure(rows, method, metric) {
-  if (!DATA.paper?.metrics.includes(metric) || !rows.length) return undefined;
-  const { metrics, figures, standard4 } = DATA.paper, at = metrics.indexOf(metric);
-  const values = [...grouped(rows, (row) => row[MODEL])].map(([model, part]) => {
-    const oods = unique(part.map((row) => row[OOD]));
-    const single = oods.map((ood) => figures[`ood,${model},${method},${ood}`]);
-    if (single.every(Boolean)) return mean(single.map((printed) => printed[at]));
-    const every = unique(DATA.rows.filter((row) => row[MODEL] === model).map((row) => row[OOD]));
-    const four = standard4.length > 0 && oods.length === 4 && oods.every((ood) => standard4.includes(ood));
-    const table = four ? "standard4" : oods.length === every.length ? "model" : "none";
-    return figures[`${table},${model},${method}`]?.[at];
-  });
-  return values.every((value) => value !== undefined) ? mean(values) : undefined;
 }
 
 // [method, x, y]: the main metric's mean on ConvNets and on the other families named; only methods that have every result.

@@ -81,7 +81,7 @@ function buildFilters() {
       setTimeout(buildFilters);
     }),
     choice("Figures", measures, String(view.metrics), (value) => { view.metrics = value.split(","); }),
-    toggle("95 % intervals", "intervals"), DATA.paper ? toggle("Next to the paper", "paper") : undefined,
+    toggle("95 % intervals", "intervals"),
     make("span", { class: "take" }, taking("Copy", copyTable), taking("CSV", saveTable)),
   ];
   document.getElementById("filters").replaceChildren(...parts.filter(Boolean));

@@ -4,7 +4,6 @@ const overall = (rows) => better(DATA.main) * nested(rows, place(DATA.main), MOD
 const ranking = [...grouped(DATA.rows, (row) => row[METHOD])]
   .sort(([, a], [, b]) => overall(b) - overall(a)).map(([method]) => method);
 const chosen = { method: ranking[0], families: [], network: 0 };
-const wall = { model: 0, method: chosen.method }; // whose images are shown
 chosen.other = DATA.ours !== null && DATA.ours !== chosen.method ? DATA.ours : ranking[1];
 
 // The table first: what stands below it waits until the whole page is there.
@@ -16,14 +15,13 @@ function refresh() {
 function drawRest() {
   drawScatter();
   drawDetail();
-  drawGallery();
   cue();
   writeState();
 }
 
 function chooseMethod(method, jump = false) {
   if (chosen.other === method) chosen.other = chosen.method;
-  chosen.method = wall.method = method;
+  chosen.method = method;
   buildChoice();
   refresh();
   if (jump) {
@@ -131,16 +129,10 @@ function factsOf(method) {
 function figuresOf(model, rows) {
   const styles = compared();
   const found = (drawn) => [...styles].map(([method, style]) => [style, drawn(method)]).filter(([, points]) => points);
-  const figures = [], curves = curvesOf(model), shapes = found((method) => DATA.shapes[`${model},${method}`]);
-  if (shapes.length) {
-    const whose = shapes.map(([method]) => method.title).join(" and ");
-    figures.push(make("figure", {}, make("figcaption", {}, make("b", {}, `Shaping by ${whose}`),
-      ": what a feature of value z is multiplied by. Dotted: no shaping."), theta(shapes, DATA.models[model].name)));
-  }
+  const figures = [], curves = curvesOf(model);
   for (const [ood, part] of grouped(rows, (row) => row[OOD])) {
     const { name, group } = DATA.oods[ood], pairs = found((method) => curves[`${method},${ood}`]);
-    const own = curves[`${chosen.method},${ood}`];
-    const parts = own ? [histogram(own, styles.get(chosen.method), name), roc(pairs, name)] : [];
+    const parts = pairs.length ? [roc(pairs, name)] : [];
     const caption = make("figcaption", {}, make("b", {}, name), group ? ` (${group})` : "", figuresBeside(part, styles));
     figures.push(make("figure", {}, caption, ...parts));
   }
@@ -155,7 +147,7 @@ function drawDetail() {
     const figures = make("div", { class: "figures" });
     const draw = () => { if (!figures.children.length) figures.append(...figuresOf(model, part)); };
     const box = make("details", { class: "net", ontoggle: draw },
-      make("summary", {}, make("b", {}, name), `${family === name ? "" : ` (${family})`}: scores, curves and shaping`),
+      make("summary", {}, make("b", {}, name), `${family === name ? "" : ` (${family})`}: ROC curves`),
       figures,
       make("p", { class: "soft", style: "padding: 0 .8rem" }, `Fitted on ${train} images; ${id} ID images` +
         (accuracy === null ? "." : `; accuracy of the network ${percent(accuracy)} %.`)));
@@ -167,66 +159,16 @@ function drawDetail() {
   if (networks.length && !networks.some((box) => box.open)) networks[0].open = true;
   const legend = make("div", { class: "legend" }, ...[...styles].map(([index, style]) => keyed(index, style)),
     make("span", { class: "soft" },
-      "Histograms: blue is ID, the orange line OOD; left of the dotted line lie 5 % of ID images. ROC: the dotted line is at 95 % of ID accepted."));
+      "ROC: the dotted line is at 95 % of ID accepted."));
   document.getElementById("detail").replaceChildren(make("h3", {}, method.title), factsOf(method),
     make("div", { class: "roll", tabindex: 0, role: "region", "aria-label": "Means of the method by network" },
       meansBeside(rows, styles)), legend, ...networks);
-}
-
-// Whether the threshold that keeps 95 % of ID images lets an image pass; ID images stand the lowest score first.
-const doesPass = (pick, i) => (pick.ood < 0 ? i / DATA.models[pick.model].id : pick.shares[i]) >= 0.05;
-
-function thumbnail(pick, i) {
-  const source = DATA.samples.images[pick.images[i]], isId = pick.ood < 0, isRight = doesPass(pick, i) === isId;
-  const [label, predicted] = [pick.labels[i], pick.predicted[i]];
-  const own = isId && label >= 0 ? [DATA.classes[label] ?? `class ${label}`] : [];
-  const guess = `predicted ${DATA.classes[predicted] ?? predicted}`;
-  const taken = [...own, ...(own.length && label === predicted ? [] : [guess])].join(", ");
-  const verdict = `${isRight ? "right" : "wrong"}: ${doesPass(pick, i) ? "accepted" : "rejected"}`;
-  const share = `${(100 * pick.shares[i]).toFixed(1)} %`;
-  const more = isId ? `scores below ${share} of OOD` : `scores above ${share} of ID`;
-  const what = isId ? "ID image" : DATA.oods[pick.ood].name;
-  const image = make("img", { src: source, alt: `${what}, ${taken}; ${verdict}; ${more}; score ${pick.scores[i]}` });
-  image.addEventListener("load", () => image.classList.toggle("smooth", image.naturalWidth > 40));
-  const caption = make("figcaption", {}, make("b", {}, verdict), ...[more, taken].flatMap((words) => [make("br"), words]));
-  return make("figure", { title: `score ${pick.scores[i]}`, class: isRight ? "right" : "wrong" }, enlargeable(image, caption), caption);
-}
-
-// The images of a network and a method that the filters leave; the reader's own where they were kept.
-function drawGallery() {
-  const picks = DATA.samples.picks.filter((pick) => inNetwork(pick.model) && (pick.ood < 0 || inSet(pick.ood)));
-  const models = unique(picks.map((pick) => pick.model));
-  const model = models.includes(wall.model) ? wall.model : models[0];
-  const methods = unique(picks.filter((pick) => pick.model === model).map((pick) => pick.method));
-  const method = methods.includes(wall.method) ? wall.method : ranking.find((index) => methods.includes(index));
-  const order = picks.filter((pick) => pick.model === model && pick.method === method)
-    .sort((a, b) => (a.ood < 0) - (b.ood < 0) || b.shares[0] - a.shares[0]);
-  const title = (pick) => {
-    const wrong = pick.images.filter((_, i) => doesPass(pick, i) !== (pick.ood < 0)).length;
-    const kind = pick.ood < 0 ? "" : `${DATA.oods[pick.ood].group} OOD; `.trimStart();
-    const said = `${kind}${wrong} of these ${pick.images.length} wrong`;
-    return make("h3", {}, pick.ood < 0 ? "ID" : DATA.oods[pick.ood].name, " ", make("small", {}, said));
-  };
-  const named = (list, indices) => indices.map((index) => [index, list[index].title ?? list[index].name]);
-  const change = (part) => (index) => { wall[part] = index; drawGallery(); writeState(); };
-  const none = () => `No images were kept for ${DATA.methods[wall.method].title} on ${DATA.models[model].name}.`;
-  const isOther = method !== undefined && method !== wall.method;
-  large.order = [];
-  document.getElementById("gallery").replaceChildren(
-    make("div", { class: "filter" },
-      selector("Network", named(DATA.models, models), model, change("model")),
-      selector("Method", named(DATA.methods, methods), method, change("method")),
-      isOther ? make("small", { class: "soft" }, none()) : ""),
-    make("div", { class: "walls" }, ...order.map((pick) => make("div", {}, title(pick),
-      make("div", { class: "thumbs" }, ...pick.images.map((_, i) => thumbnail(pick, i)))))));
 }
 
 function hideWhatIsEmpty() {
   const families = unique(DATA.models.map((model) => model.family));
   const there = {
     families: families.includes("ConvNet") && families.length > 1,
-    samples: DATA.samples.picks.length > 0,
-    paper: Boolean(DATA.paper),
   };
   for (const [name, isThere] of Object.entries(there)) {
     document.querySelectorAll(`.needs-${name}`).forEach((element) => { element.hidden = !isThere; });
@@ -235,7 +177,6 @@ function hideWhatIsEmpty() {
 
 hideWhatIsEmpty();
 buildTheme();
-buildLarge();
 drawTiles();
 drawNearFar();
 usual = stateNow();

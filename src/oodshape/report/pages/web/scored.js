@@ -206,10 +206,9 @@ function why(item) {
   const components = item.components.length > 1 ? [make("p", {}, rejecting.length
     ? `${rejecting.length} of ${item.components.length} component detectors alone would reject it: ${rejecting.map(([name]) => name).join(", ")}.`
     : `None of the ${item.components.length} component detectors alone would reject it.`)] : [];
-  const truth = item.truth ? [make("p", {}, `True class: ${item.truth}.`)] : [];
   return [make("p", {}, make("b", {}, passes(item) ? "Accepted." : "Rejected."), `${side} ${place} (p = ${short(item.p)}).`),
     make("p", {}, `Predicted: ${guesses[0]}${guesses.length > 1 ? `, then ${guesses.slice(1).join(", ")}` : ""}.`),
-    ...truth, ...components,
+    ...components,
     make("p", { class: "soft" }, `${set.name}${WORDS[set.role][0] ? ` (${WORDS[set.role][0]})` : ""}: ${item.path}`)];
 }
 

@@ -7,11 +7,10 @@ function stateNow() {
   const named = (list, index) => list[index]?.name ?? "none";
   return {
     ...Object.fromEntries(Object.entries(picked).map(([filter, some]) => [filter, JSON.stringify([...some])])),
-    columns: view.columns, show: String(view.metrics), intervals: yes(view.intervals), paper: yes(view.paper),
+    columns: view.columns, show: String(view.metrics), intervals: yes(view.intervals),
     search: view.search, sort: JSON.stringify([sorted.column, sorted.metric, sorted.descending]),
     method: named(DATA.methods, chosen.method), other: named(DATA.methods, chosen.other),
     network: named(DATA.models, chosen.network),
-    images: JSON.stringify([named(DATA.models, wall.model), named(DATA.methods, wall.method)]),
   };
 }
 
@@ -43,14 +42,12 @@ function readState() {
   view.columns = ["average", "model", "family", "ood"].includes(is.columns) ? is.columns : usual.columns;
   const metrics = is.show.split(",");
   view.metrics = metrics.every((metric) => METRICS.has(metric)) ? metrics : usual.show.split(",");
-  Object.assign(view, { intervals: is.intervals === "1", paper: is.paper === "1" && Boolean(DATA.paper), search: is.search });
+  Object.assign(view, { intervals: is.intervals === "1", search: is.search });
   const [column, metric, descending] = list(is.sort);
   if (metric === "method" || METRICS.has(metric)) Object.assign(sorted, { column, metric, descending: descending === true });
   chosen.method = find(DATA.methods, is.method, chosen.method);
   chosen.other = is.other === "none" ? -1 : find(DATA.methods, is.other, chosen.other);
   chosen.network = find(DATA.models, is.network, 0);
-  const [model, method] = list(is.images);
-  Object.assign(wall, { model: find(DATA.models, model, 0), method: find(DATA.methods, method, chosen.method) });
   return words.get("at");
 }
 

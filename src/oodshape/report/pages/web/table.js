@@ -65,11 +65,6 @@ function boardCell(cell, method, metric, isFirst) {
   if (view.intervals && cell.rows.length && hasInterval(metric)) {
     parts.push(make("span", {}, `${figure(cell.low, metric)} – ${figure(cell.high, metric)}`));
   }
-  const theirs = view.paper ? paperFigure(cell.rows, method, metric) : undefined;
-  if (theirs !== undefined) {
-    const gap = Number(cell.text) - Number(theirs.toFixed(2)), sign = gap < 0 ? "−" : "+";
-    parts.push(make("span", {}, `paper ${theirs.toFixed(2)} (${sign}${Math.abs(gap).toFixed(2)})`));
-  }
   const rank = cell.rank === 1 ? "best" : "";
   const told = (event) => { event.currentTarget.title ||= behind(cell, metric); }; // long, so only where it is pointed at
   return make("td", { class: `${rank}${isFirst ? " start" : ""}`.trim() || undefined, onpointerenter: told }, ...parts);
