@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Every table of docs/speed.md, about 20 minutes on two quiet cores: benches/all.sh [--quick]
+# Every table of docs/speed.md, about half an hour on two quiet cores: benches/all.sh [--quick]
 set -uo pipefail
 cd "$(dirname "$0")/.."
 export OMP_WAIT_POLICY=passive PYTHONPATH=src
@@ -9,5 +9,6 @@ run benches/memory.py "$@" --json $out/pass.json
 [ $# -gt 0 ] || run benches/memory.py --rows 60000 --json $out/pass-60000.json
 run benches/speed.py "$@" --json $out/kernels.json
 run benches/decode.py --json $out/decode.json
+run benches/growth.py "$@" --out $out/growth.json
 run benches/rivals.py "$@" --out docs/speed.json
 run scripts/draw_speed.py

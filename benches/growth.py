@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from harness import measured
+from harness import host_processor, measured
 from oodshape import METHODS, Features, Head
 from pairs import rivals, theirs
 from rivals import apart, linear, narrow
@@ -31,6 +31,7 @@ AXES = {
     "classes": (10, 100, 1_000, 21_000),
 }
 QUICK = {"images": (1_000, 4_000), "features": (64, 256), "classes": (10, 100)}
+PATIENCE = 600.0  # seconds
 OURS, THEIRS = ("optfs", "vim", "mds++", "knn", "klm"), ("vim", "knn", "klm")
 
 
@@ -41,7 +42,7 @@ def fit(ood: Any, side: str, name: str, path: Path, classes: int) -> dict[str, A
     labels = np.arange(len(z)) % classes
     if side == "ours":
         small, _, head = narrow()
-        METHODS[name].fit(Features.from_arrays(small, head))  # loads the loops
+        METHODS[name].fit(Features.from_arrays(small.astype(np.float16), head))  # loads the loops
         task = partial(METHODS[name].fit, Features.from_arrays(z, Head.of((weight, None)), predictions=labels))
     else:
         rival, values = rivals(ood, linear(weight))[name](), torch.from_numpy(np.asarray(z, np.float32))
@@ -67,14 +68,13 @@ def main() -> int:
                 for side, names in (("ours", OURS), ("theirs", THEIRS)):
                     for name in names:
                         if (side, name) not in broken:
-                            found = apart(partial(fit, ood, side, name, path, sizes["classes"]))
+                            found = apart(partial(fit, ood, side, name, path, sizes["classes"]), PATIENCE)
                             broken |= {(side, name)} if "failed" in found else set()
                             points.append({"axis": axis, **sizes, "side": side, "method": name, **found})
                             print(axis, f"{value:,}", side, name, found, flush=True)
             if given.out is not None:
-                given.out.write_text(
-                    json.dumps({"command": "python benches/growth.py", "points": points}, indent=1) + "\n"
-                )
+                about = {"command": "python benches/growth.py", "processor": host_processor(), "start": START}
+                given.out.write_text(json.dumps({**about, "points": points}, indent=1) + "\n")
     return 0
 
 

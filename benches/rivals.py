@@ -154,7 +154,7 @@ def _middle(runs: list[dict[str, Any]]) -> dict[str, Any]:
     return kept
 
 
-def apart(job: Job) -> dict[str, Any]:
+def apart(job: Job, patience: float = PATIENCE) -> dict[str, Any]:
     """What a job finds in a process of its own; or why it found nothing."""
     fork = multiprocessing.get_context("fork")  # all is imported, and no thread has started yet
     here, there = fork.Pipe(duplex=False)
@@ -162,8 +162,8 @@ def apart(job: Job) -> dict[str, Any]:
     process.start()
     there.close()
     try:
-        if not here.poll(PATIENCE):
-            return {"failed": f"not done after {PATIENCE / 60:.0f} minutes"}
+        if not here.poll(patience):
+            return {"failed": f"not done after {patience / 60:.0f} minutes"}
         found: dict[str, Any] = here.recv()
         return found
     except EOFError:

@@ -73,6 +73,7 @@ class Case:
     scores: dict[str, dict[str, dict[str, Tensor]]]  # now or before -> set -> method -> scores
     ood: list[str]
     sets: dict[str, Features]
+    fitting: Features
     selection: Features
     synthetic: Sequence[Features]
 
@@ -103,8 +104,9 @@ class Case:
                 name: {method: detector.score(features) for method, detector in tried[when].detectors.items()}
                 for name, features in sets.items()
             }
-        chosen_by = parts["now"][1]
-        return cls(network.name, tried["now"], tried["before"], scores, list(ood), sets, chosen_by, network.proxy[1:])
+        return cls(
+            network.name, tried["now"], tried["before"], scores, list(ood), sets, *parts["now"], network.proxy[1:]
+        )
 
     def single(self, method: str) -> dict[str, Tensor]:
         """The scores of one method on every set."""
@@ -116,8 +118,9 @@ class Case:
         With "hard filters" the score is at most the log p-value of each filter, which is in no sum.
         """
         tried = self.now if when == "now" else self.before
-        plain = fuse_tried(tried, names, self.selection, ())
-        filters = fuse_tried(tried, names, self.selection, self.synthetic) if "filters" in how else plain
+        plain = fuse_tried(tried, names, self.fitting, self.selection, ())
+        synthetic = self.synthetic if "filters" in how else ()
+        filters = fuse_tried(tried, names, self.fitting, self.selection, synthetic)
         found = {}
         for name, each in self.scores[when].items():
             logs = torch.stack([part.log_p(each[part.name]) for part in plain.components])
@@ -136,7 +139,9 @@ class Case:
     @property
     def filters(self) -> list[str]:
         """The filters of `auto`."""
-        return [one.name for one in fuse_tried(self.now, now(self), self.selection, self.synthetic).filters]
+        return [
+            one.name for one in fuse_tried(self.now, now(self), self.fitting, self.selection, self.synthetic).filters
+        ]
 
 
 def ranked(tried: Trials, names: Sequence[str], *, crossed: bool = True) -> list[str]:

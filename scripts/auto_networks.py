@@ -3,13 +3,13 @@
     python scripts/auto_networks.py --out runs                                # digits without 3, 5 and 8
     python scripts/auto_networks.py --out runs --data DATA                    # and CIFAR-10 without three classes
     python scripts/auto_networks.py --out runs --data DATA --classes c        # without three other classes
-    python scripts/auto_networks.py --out fresh --data DATA --classes d       # without three others, and digits
+    python scripts/auto_networks.py --out fresh --data DATA --classes e       # other architectures, also --classes f
 
 On CIFAR-10 a plain CNN, a VGG with a hidden layer, a ViT, a Mixer and a ConvMixer are trained for a few minutes on the
-7 remaining classes; with other classes these are networks of other sizes, from another seed and for other numbers of
-epochs, among them a ResNet, a DenseNet, a ConvNeXt and a network of separable convolutions. Each network becomes a
-folder of feature files in the layout of `oodshape study`, with its scrambled images and ID images for calibration.
-Networks whose folder exists are skipped.
+7 remaining classes; with other classes these are networks of other sizes or architectures, from another seed and for
+other numbers of epochs. Each network becomes a folder of feature files in the layout of `oodshape study`, with its
+scrambled images and ID images for calibration, and its weights, for `auto_guards.py`. Networks whose folder
+exists are skipped.
 """
 
 from __future__ import annotations
@@ -37,9 +37,11 @@ from oodshape.images.sources.image_set import ArraySet, ImageSet, limit_images
 from oodshape.networks.zoo.digits_nets import SMALL_NETS
 from oodshape.studies.load_networks import PROXIES
 
-# CIFAR-10 without airplane, cat, truck; automobile, bird, dog; deer, frog, ship; airplane, deer, horse
-LEFT_OUT = {"a": (0, 3, 9), "b": (1, 2, 5), "c": (4, 6, 8), "d": (0, 4, 7)}
-DIGITS_LEFT_OUT = {"a": (3, 5, 8), "d": (1, 4, 7)}
+# CIFAR-10 without airplane, cat, truck; automobile, bird, dog; deer, frog, ship; airplane, deer, horse;
+# automobile, cat, ship; airplane, dog, truck; bird, frog, truck; bird, deer, ship
+LEFT_OUT = {"a": (0, 3, 9), "b": (1, 2, 5), "c": (4, 6, 8), "d": (0, 4, 7), "e": (1, 3, 8), "f": (0, 5, 9)}
+LEFT_OUT |= {"g": (2, 6, 9), "h": (2, 4, 8)}
+DIGITS_LEFT_OUT = {"a": (3, 5, 8), "d": (1, 4, 7), "e": (0, 2, 6), "g": (1, 5, 9), "h": (3, 6, 7)}
 MORE = 3000  # images of CIFAR-10's test file that are trained on too, because the training file at hand is small
 CALIBRATION = 500  # ID images for calibration
 MOST = 500  # images of an OOD set
@@ -242,7 +244,113 @@ OTHERS: dict[str, Callable[[int], nn.Module]] = {
     "convmixer": partial(convmixer, width=96, depth=2),
 }
 
-TRAINED = {"c": (OTHERS, 1), "d": (MORE_NETS, 20)}  # the networks and their seed
+
+class ClassToken(nn.Module):
+    """A learned token in front of the others; afterwards only it is kept."""
+
+    def __init__(self, width: int, *blocks: nn.Module) -> None:
+        """Blocks over tokens."""
+        super().__init__()
+        self.token, self.blocks = nn.Parameter(0.02 * torch.randn(1, 1, width)), nn.Sequential(*blocks)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """[N, T, width] -> [N, width]."""
+        made: Tensor = self.blocks(torch.cat([self.token.expand(len(tokens), -1, -1), tokens], dim=1))[:, 0]
+        return made
+
+
+def stages(
+    classes: int,
+    widths: tuple[int, ...],
+    act: Callable[[], nn.Module] = nn.ReLU,
+    *,
+    norm: bool = False,
+    residual: bool = False,
+    last: Callable[[int], nn.Module] = nn.Identity,
+    channels: int = 3,
+) -> nn.Module:
+    """A convolution of stride 2 per width, with or without normalisation and a residual block; pooled features."""
+    layers: list[nn.Module] = []
+    normalise = nn.BatchNorm2d if norm else nn.Identity
+    for inputs, outputs in zip((channels, *widths), widths, strict=False):
+        layers += [nn.Conv2d(inputs, outputs, 3, 2, 1), normalise(outputs), act()]
+        if residual:
+            layers += [Residual(nn.Conv2d(outputs, outputs, 3, 1, 1), normalise(outputs)), act()]
+    width = widths[-1]
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), last(width), nn.Linear(width, classes))
+
+
+def of_pixels(
+    classes: int,
+    inputs: int,
+    widths: tuple[int, ...],
+    act: Callable[[], nn.Module] = nn.ReLU,
+    *,
+    norm: bool = False,
+) -> nn.Module:
+    """An MLP on the pixels, with features behind an activation."""
+    layers: list[nn.Module] = [nn.Flatten()]
+    for before, after in zip((inputs, *widths), widths, strict=False):
+        layers += [nn.Linear(before, after), nn.BatchNorm1d(after) if norm else nn.Identity(), act()]
+    return nn.Sequential(*layers, nn.Linear(widths[-1], classes))
+
+
+def vit_cls(classes: int, width: int = 60, depth: int = 3) -> nn.Module:
+    """A ViT whose features are the class token behind a LayerNorm."""
+    blocks = ClassToken(width, *(TokenMixing(width, Attention(width, 3)) for _ in range(depth)))
+    return nn.Sequential(Patches(width), blocks, nn.LayerNorm(width), nn.Linear(width, classes))
+
+
+FRESH_E: dict[str, Callable[[int], nn.Module]] = {
+    "tanh": partial(stages, widths=(20, 40, 80), act=nn.Tanh),
+    "gelu": partial(stages, widths=(28, 56, 112), act=nn.GELU),
+    "hidden": partial(vgg, width=320),
+    "resnet_bn": partial(stages, widths=(24, 48, 96), norm=True, residual=True),
+    "resnet_bare": partial(stages, widths=(24, 48, 72), residual=True),
+    "layernorm": partial(stages, widths=(32, 64, 88), last=nn.LayerNorm),
+}
+FRESH_F: dict[str, Callable[[int], nn.Module]] = {
+    "vit_cls": vit_cls,
+    "mixer": partial(of_tokens, partial(OverTokens, 64), width=40, depth=4),
+    "convmixer": partial(convmixer, width=72, depth=2),
+    "mlp": partial(of_pixels, inputs=3072, widths=(384, 128)),
+    "narrow": partial(stages, widths=(32, 48, 20), norm=True),
+}
+PIXELS, SMALL_PIXELS = partial(of_pixels, inputs=3072), partial(of_pixels, inputs=256)
+FLAT: dict[str, Callable[[int], nn.Module]] = {
+    "mlp": partial(PIXELS, widths=(512, 96)),
+    "mlp_tanh": partial(PIXELS, widths=(256, 64), act=nn.Tanh),
+    "mlp_bn": partial(PIXELS, widths=(384, 160), norm=True),
+    "narrow": partial(stages, widths=(24, 32, 16), norm=True),
+}
+LAST: dict[str, Callable[[int], nn.Module]] = {
+    "mlp_gelu": partial(PIXELS, widths=(448, 112), act=nn.GELU),
+    "mlp_deep": partial(PIXELS, widths=(320, 192, 72)),
+    "narrow": partial(stages, widths=(28, 40, 24), norm=True),
+    "vgg": partial(vgg, width=288),
+    "vit": partial(of_tokens, partial(Attention, 52, 2), width=52, depth=3),
+    "resnet": partial(stages, widths=(20, 40, 64), norm=True, residual=True),
+}
+ONE_CHANNEL = partial(stages, channels=1)
+ON_DIGITS: dict[str, dict[str, Callable[[int], nn.Module]]] = {
+    "e": {
+        "mlp": partial(SMALL_PIXELS, widths=(160, 40)),
+        "narrow": partial(ONE_CHANNEL, widths=(16, 24, 12), norm=True),
+    },
+    "g": {
+        "mlp": partial(SMALL_PIXELS, widths=(96, 24)),
+        "narrow": partial(ONE_CHANNEL, widths=(16, 20, 10), norm=True),
+        "bare": partial(ONE_CHANNEL, widths=(12, 16, 8)),
+    },
+    "h": {
+        "mlp": partial(SMALL_PIXELS, widths=(128, 32)),
+        "narrow": partial(ONE_CHANNEL, widths=(20, 28, 14), norm=True),
+        "bare": partial(ONE_CHANNEL, widths=(16, 32, 18)),
+    },
+}
+
+TRAINED = {"c": (OTHERS, 1), "d": (MORE_NETS, 20), "e": (FRESH_E, 31), "f": (FRESH_F, 47)}  # networks, seed
+TRAINED |= {"g": (FLAT, 53), "h": (LAST, 61)}
 
 
 def trained(make: Callable[[], nn.Module], data: ArraySet, epochs: int, seed: int) -> nn.Module:
@@ -319,12 +427,14 @@ def write(
         return
     folder.mkdir(parents=True, exist_ok=True)
     torch.manual_seed(1)
-    classifier = Classifier(make().eval())
+    net = make().eval()
+    classifier = Classifier(net)
     made = {name: Features.extract(classifier, images, preprocessing) for name, images in sets.items()}
     made |= zip(PROXIES, proxy_features(classifier, sets["train"], preprocessing), strict=True)
     for name, features in made.items():
         values = np.concatenate([raw.numpy() for _, raw in features.chunks()])
         np.savez(folder / f"{name}.npz", features=values, labels=features.labels)
+    torch.save(net.state_dict(), folder / "net.pt")
     np.savez(folder / "head.npz", weight=classifier.head.weight, bias=classifier.head.bias)
     print(f"{folder}: accuracy {made['test'].accuracy:.3f}", flush=True)
 
@@ -345,7 +455,7 @@ def main() -> None:
         nets, seed = TRAINED.get(given.classes, (NETS, 0))
         for place, (name, make) in enumerate(nets.items()):
             # networks of different accuracy: 4 to 11 epochs
-            epochs = 4 + place if nets is MORE_NETS else EPOCHS
+            epochs = 4 + place if given.classes in "defgh" else EPOCHS
             made = partial(trained, partial(make, 10 - len(left_out)), train, epochs, seed)
             write(given.out / f"cifar7{given.classes}_{name}", made, CIFAR, sets)
     if given.classes in DIGITS_LEFT_OUT:
@@ -353,8 +463,11 @@ def main() -> None:
         train = sets["train"]
         assert isinstance(train, ArraySet)
         end = "" if given.classes == "a" else f"_{given.classes}"
-        for name in SMALL_NETS:
+        own = ON_DIGITS.get(given.classes, {})
+        for name in own or SMALL_NETS:
             made = partial(train_small, name, train, given.epochs)
+            if own:
+                made = partial(made, made=lambda name, pretrained: own[name](7))
             write(given.out / f"digits_without{end}_{name}", made, DIGITS, sets)
 
 

@@ -58,6 +58,7 @@ WHY = {  # (method, step) -> why ours takes longer; a cell that is behind and no
 }
 LARGER = "a fixed size that does not grow with the images"
 STEPS = ("fit", "score")
+LIBRARIES = {"ours": "oodshape", "theirs": "pytorch-ood"}
 MARK = re.compile(r"(<!-- (\w+) -->\n).*?(<!-- end -->)", flags=re.DOTALL)
 
 
@@ -69,6 +70,7 @@ def main() -> None:
     found = read(folder)
     for name, (step, key, unit) in FIGURES.items():
         draw(found["cells"], step, key, unit, folder / "img" / f"{name}.svg")
+    draw_growth(found["growth"]["points"], folder / "img" / "speed-growth.svg")
     page = folder / "speed.md"
     with replacing(page) as temporary:
         temporary.write_text(filled(page.read_text(encoding="utf-8"), found), encoding="utf-8")
@@ -77,6 +79,7 @@ def main() -> None:
 def filled(text: str, found: dict[str, Any]) -> str:
     """The page with the parts between its marks made anew."""
     made = {"run": run(found), "ratios": table(found), "behind": behind(found), "limits": limits(found["checked"])}
+    made["growth"] = growth(found["growth"])
     return MARK.sub(lambda part: f"{part[1]}{made[part[2]]}\n{part[3]}", text)
 
 
@@ -84,7 +87,8 @@ def read(folder: Path) -> dict[str, Any]:
     """What was measured next to pytorch-ood, and what was checked by limits."""
     paths = [folder / "measured" / f"{name}.json" for name in CHECKED]
     checked = [json.loads(path.read_text(encoding="utf-8")) for path in paths if path.exists()]
-    return {**json.loads((folder / "speed.json").read_text(encoding="utf-8")), "checked": checked}
+    grown = json.loads((folder / "measured" / "growth.json").read_text(encoding="utf-8"))
+    return {**json.loads((folder / "speed.json").read_text(encoding="utf-8")), "checked": checked, "growth": grown}
 
 
 def limits(checked: Sequence[dict[str, Any]]) -> str:
@@ -101,6 +105,28 @@ def limits(checked: Sequence[dict[str, Any]]) -> str:
     first = checked[0]
     where = f"On a {first['processor']} with {first['threads']} threads, load {first['load']:g}.{_noise(first)}"
     return "\n".join([where, "", *lines, *(["", "Product passes by section:", "", *notes] if notes else [])])
+
+
+def growth(found: dict[str, Any]) -> str:
+    """The command, the machine, and what could not be fitted."""
+    points = found["points"]
+    start = ", ".join(f"{found['start'][axis]:,} {axis}" for axis in found["start"])
+    broken = [
+        f"- {LIBRARIES[point['side']]}, {point['method']}, {point[point['axis']]:,} {point['axis']}: {point['failed']}"
+        for point in points
+        if "failed" in point
+    ]
+    largest = max(
+        (point for point in points if "mb" in point and point["side"] == "ours"), key=lambda point: point["mb"]
+    )
+    most = f"{largest['method']} at {largest[largest['axis']]:,} {largest['axis']}"
+    return "\n".join(
+        [
+            f"`{found['command']}` on a {found['processor']}: one axis at a time from {start}; CPU seconds and added "
+            f"memory of one fit. Our largest fit is {most}: {largest['mb']:,} MB.",
+            *(["", "Not fitted:", "", *broken] if broken else []),
+        ]
+    )
 
 
 def run(found: dict[str, Any]) -> str:
@@ -206,8 +232,7 @@ def draw(cells: Sequence[dict[str, Any]], step: str, key: str, unit: str, path: 
                     if cell["method"] == name and key in cell[side]
                 ]
                 if points:
-                    label = "oodshape" if side == "ours" else "pytorch-ood"
-                    axes.plot(*zip(*points, strict=True), marker=mark, color=color, label=label)
+                    axes.plot(*zip(*points, strict=True), marker=mark, color=color, label=LIBRARIES[side])
             axes.set(title=name, xscale="log", yscale="log")
             axes.minorticks_off()
             axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
@@ -219,6 +244,41 @@ def draw(cells: Sequence[dict[str, Any]], step: str, key: str, unit: str, path: 
         figure.text(0.54, 0.22 / height, "images", fontsize=7.5, ha="center")
         handles, labels = panels[0].get_legend_handles_labels()
         figure.legend(handles, labels, loc="lower center", ncols=2)
+        with replacing(path) as temporary:
+            figure.savefig(temporary, format="svg", metadata={"Date": None})
+
+
+def _short(value: int) -> str:
+    return f"{value / 1e6:g}M" if value >= 1e6 else f"{round(value / 1e3, 1):g}k" if value >= 1000 else str(value)
+
+
+def draw_growth(points: Sequence[dict[str, Any]], path: Path) -> None:
+    """Time and memory of a fit along each axis; theirs is dashed."""
+    kinds, methods = (list(dict.fromkeys(point[key] for point in points)) for key in ("axis", "method"))
+    with use_style():
+        figure = Figure(figsize=(6.6, 4.2))
+        figure.subplots_adjust(0.11, 0.2, 0.98, 0.97, wspace=0.1, hspace=0.12)
+        panels = figure.subplots(2, len(kinds), squeeze=False, sharex="col", sharey="row")
+        for column, kind in enumerate(kinds):
+            for row, (key, least, unit) in enumerate((("cpu", 1e-3, "CPU seconds"), ("mb", 1.0, "MB added"))):
+                axes = panels[row, column]
+                for side, dashes in (("ours", "-"), ("theirs", "--")):
+                    for place, name in enumerate(methods):
+                        drawn = [
+                            (point[kind], max(point[key], least))
+                            for point in points
+                            if (point["axis"], point["side"], point["method"]) == (kind, side, name) and key in point
+                        ]
+                        if drawn:
+                            label = f"{name}, {LIBRARIES[side]}"
+                            axes.plot(*zip(*drawn, strict=True), dashes, color=f"C{place}", marker=".", label=label)
+                axes.set(xscale="log", yscale="log", xlabel=kind if row else "", ylabel="" if column else unit)
+                axes.minorticks_off()
+                axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
+                values = sorted({point[kind] for point in points if point["axis"] == kind})
+                axes.set_xticks(values, [_short(value) for value in values])
+        handles, labels = panels[0, 0].get_legend_handles_labels()
+        figure.legend(handles, labels, loc="lower center", ncols=4)
         with replacing(path) as temporary:
             figure.savefig(temporary, format="svg", metadata={"Date": None})
 

@@ -59,6 +59,13 @@ class Tokens(nn.Module):
         return self.fc(x.flatten(1, 2)).mean(1)
 
 
+def hooked() -> Net:
+    """A network with a hook that changes the features before its head."""
+    net = Net()
+    net.fc.register_forward_pre_hook(lambda _, args: (args[0] * 0.5,))
+    return net
+
+
 def convolved(*after: nn.Module, bias: bool = True) -> nn.Sequential:
     """A small network that ends in a map of 6 x 6 places, a 1 x 1 convolution, and what follows it."""
     return nn.Sequential(nn.Conv2d(3, M, 3), nn.ReLU(), nn.Conv2d(M, C, 1, bias=bias), *after)
@@ -78,5 +85,6 @@ FOUND: dict[str, tuple[Callable[[], nn.Module], str]] = {
     "scaled output": (Tempered, ""),
     "divided output": (lambda: Net(finish=lambda y: y / 1.7), ""),
     "weight normalised by hand": (lambda: nn.Sequential(body(), WeightNormed()), "1"),
+    "hook on the features": (hooked, "fc"),
     "mean of tokens": (Tokens, "fc"),
 }

@@ -133,11 +133,7 @@ def test_statistics_that_no_features_give_are_refused(change: dict[str, Any]) ->
 
 @pytest.mark.parametrize(
     ("name", "change"),
-    [
-        ("counts", lambda a: a + 1),
-        ("bank", lambda a: a[:, :-1]),
-        ("scatter", lambda a: a.astype(np.float32)),
-    ],
+    [("counts", lambda a: a + 1), ("bank", lambda a: a[:, :-1]), ("scatter", lambda a: a.astype(np.float32))],
 )
 def test_moments_that_no_features_give_are_refused(name: str, change: Any) -> None:
     made = Moments.of(features(60), frozenset(["counts", "bank", "scatter"]))

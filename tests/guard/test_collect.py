@@ -49,8 +49,7 @@ def write(folder: Path, source: Any, shards: int, images: Any = None, method: st
 
 
 @pytest.mark.parametrize(
-    ("method", "calibrate", "shards", "few"),
-    [("auto", True, 16, 8), ("auto", False, 3, 100), ("knn", False, 3, 8)],
+    ("method", "calibrate", "shards", "few"), [("auto", True, 16, 8), ("auto", False, 3, 100), ("knn", False, 3, 8)]
 )
 def test_a_guard_of_parts_scores_as_that_of_the_whole(
     source: Any, tmp_path: Path, method: str, calibrate: bool, shards: int, few: int, monkeypatch: Any, one_thread: None

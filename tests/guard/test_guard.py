@@ -84,6 +84,10 @@ def test_another_network_or_preprocessing_is_an_error(guard: Guard, digits: Path
         next(changed.parameters()).add_(1e-3)
     with pytest.raises(InputError, match="fingerprint"):
         guard.score(digits / "test", model=changed)
+    equal = build("digits-convnet")
+    next(equal.children()).register_forward_hook(lambda _, args, output: output * 1.1)
+    with pytest.raises(InputError, match="has the weights of the guard's, but gives other logits"):
+        guard.score(digits / "test", model=equal)
     source = guard.open_network(MODEL)
     with pytest.raises(InputError, match=r"fitted with the preprocessing Preprocessing\(.*but got .*resize=20"):
         guard.open_network(replace(source, native=replace(DIGITS, resize=20)))

@@ -191,6 +191,14 @@ def test_an_attached_guard_runs_in_the_precision_of_its_fit(net: nn.Module) -> N
     assert np.abs(low - [verdict.score for verdict in exact]).max() > 1e-3 * np.abs(low).max()
 
 
+def test_an_autocast_of_the_caller_changes_no_score(guard: Guard, net: nn.Module, live: Live) -> None:
+    images = PICTURES[:12, :, :, None]
+    wanted = [verdict.score for verdict in live(images)]
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        for found in (live(images), guard.score(images, model=net)):
+            np.testing.assert_allclose([each.score for each in found], wanted, rtol=1e-4)
+
+
 def test_a_data_parallel_network_is_its_own_and_a_copy_of_low_precision_is_another(net: nn.Module) -> None:
     guard, images = guard_of(net), PICTURES[:12, :, :, None]
     found = guard.attach(nn.DataParallel(net))(images)

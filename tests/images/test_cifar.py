@@ -17,7 +17,7 @@ from scipy.io import loadmat, savemat
 from dataset_files import RNG, binary, channel_major, idx, pixels, python2, svhn_file, write
 from oodshape import InputError
 from oodshape.images.datasets.cifar_mnist_svhn import read_cifar, read_mnist, read_svhn
-from oodshape.images.datasets.matlab import DamagedFile, read_arrays, read_struct
+from oodshape.images.datasets.matlab import DamagedMatlab, read_arrays, read_struct
 
 
 @pytest.mark.parametrize("inside", [False, True], ids=["above", "folder"])
@@ -223,17 +223,17 @@ def test_what_is_no_array_of_numbers_is_named(tmp_path: Path) -> None:
     path = tmp_path / "a.mat"
     savemat(path, {"t": "text", "s": {"a": 1}, "c": np.array([[1j]]), "e": np.zeros((0, 3)), "b": np.ones((2, 2))})
     for name, message in [("t", "t is text"), ("s", "s is a struct"), ("c", "c is complex"), ("e", r"e of shape \[0,")]:
-        with pytest.raises(DamagedFile, match=message):
+        with pytest.raises(DamagedMatlab, match=message):
             read_arrays(path, ["b", name])
-    with pytest.raises(DamagedFile, match="b is an array, not a struct"):
+    with pytest.raises(DamagedMatlab, match="b is an array, not a struct"):
         read_struct(path, "b", ["a"])
-    with pytest.raises(DamagedFile, match=r"needed are \['z'\]"):
+    with pytest.raises(DamagedMatlab, match=r"needed are \['z'\]"):
         read_struct(path, "s", ["z"])
-    with pytest.raises(DamagedFile, match="it holds no q and no z"):
+    with pytest.raises(DamagedMatlab, match="it holds no q and no z"):
         read_arrays(path, ["z", "b", "q"])
     body = path.read_bytes()[128:]
     path.write_bytes(path.read_bytes() + body)
-    with pytest.raises(DamagedFile, match="it holds b twice"):
+    with pytest.raises(DamagedMatlab, match="it holds b twice"):
         read_arrays(path, ["b"])
 
 

@@ -122,6 +122,8 @@ def test_a_transfer_that_breaks_for_good_is_resumed_by_the_next_run(server: Serv
         (Offer(CONTENT[:-1]), "has 1,023,999 bytes there, the published one 1,024,000"),
         (Offer(CONTENT[::-1]), "its sha256 is .*, that of the published file"),
         (Offer(status=503), "HTTP 503"),
+        (Offer(CONTENT[::-1], "a/b\r\nContent-Length: many"), "its sha256 is .*, that of the published file"),
+        (Offer(to="http://localhost:9/set.bin"), "refused"),  # no network
         (Offer(to="ftp://localhost/set.bin"), "ftp:// is only used where a checksum is known"),
     ],
 )

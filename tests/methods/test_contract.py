@@ -50,6 +50,15 @@ def test_scores_are_those_of_the_naive_formula(name: str, fitted: tuple[bool, di
     assert np.corrcoef(got, wanted)[0, 1] > 0.9999
 
 
+def test_an_autocast_of_the_caller_changes_no_score(fitted: tuple[bool, dict[str, Detector]]) -> None:
+    some = ("dice", "knn", "mds++", "optfs-e", "vim")
+    train, new = (features(rows, half=True, signed=fitted[0]) for rows in (400, 50))
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        found = score_each(fit_all({name: METHODS[name] for name in some}, train), new)
+    for name in some:
+        torch.testing.assert_close(found[name], fitted[1][name].score(new), rtol=1e-4, atol=1e-4)
+
+
 @pytest.mark.parametrize("name", NAMES)
 @settings(max_examples=15)
 @given(data=st.data())

@@ -14,12 +14,7 @@ from oodshape.benchmark.spec import Benchmark
 from oodshape.methods.records import RECORDS
 from oodshape.report.tables.markdown_latex import to_latex, to_markdown
 from oodshape.report.tables.named_tables import make_named_tables
-from oodshape.report.tables.openood import (
-    BOARDS,
-    explain_not_comparable,
-    load_leaderboard,
-    openood_tables,
-)
+from oodshape.report.tables.openood import BOARDS, explain_not_comparable, load_leaderboard, openood_tables
 from oodshape.report.tables.paper import paper_figures, paper_sets
 from oodshape.report.tables.table import Table
 from oodshape.report.tables.terminal import to_text

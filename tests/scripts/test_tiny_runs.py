@@ -26,6 +26,7 @@ MODULES = {"harness.py", "pairs.py"}  # imported by the others
 RUNS = {
     "scripts/audit.py": sys.executable,
     "scripts/auto_evidence.py": "--features features --scrambled panels",
+    "scripts/auto_guards.py": "--help",
     "scripts/auto_networks.py": "--out runs --epochs 1",
     "scripts/bounds_by_activation.py": "--epochs 1",
     "scripts/check_oracle.py": "--help",

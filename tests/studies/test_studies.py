@@ -51,12 +51,14 @@ def two(tmp_path_factory) -> list[StudyNetwork]:
     return load_networks("digits", [base])
 
 
-def test_folders_say_family_settings_and_roles(two) -> None:
+def test_folders_say_family_settings_and_roles(two, tmp_path) -> None:
     assert [(n.name, n.family) for n in two] == [
         ("cifar10_densenet101", "ConvNet"),
         ("imagenet_deit_tiny", "transformer"),
     ]
     first = two[0]
+    limited = load_folder(write_folder(tmp_path / "cifar10_densenet101"), limit=70)
+    assert (len(limited.train), len(limited.id_test), len(limited.ood["far"])) == (70, 70, 60)
     assert (list(first.ood), list(first.surrogates)) == (["far", "near"], ["gaussian", "uniform"])
     assert first.real == "near"  # the larger
     assert first.methods["ash-s"].shape.p == 0.95  # the paper's for CIFAR-10
@@ -163,12 +165,15 @@ def test_methods_are_compared_on_one_set(two) -> None:
 
 def test_the_scatter_names_eight_methods(two) -> None:
     frame = compute_study("generalisation", two)
-    figure = STUDIES["generalisation"].draw_families(frame)
+    with drawing.use_style():
+        figure = STUDIES["generalisation"].draw_families(frame)
     (axes,) = figure.axes
     assert axes.get_ylabel().startswith("transformers")
     named = [text.get_text() for text in axes.texts]
     assert len(named) <= 8
     assert {"OptFS (E)", "auto", "MSP"} <= set(named)
+    legend = figure.legends[0].get_window_extent()
+    assert figure.bbox.x0 <= legend.x0 < legend.x1 <= figure.bbox.x1
     colors = [line.get_color() for line in axes.lines[:-1]]
     assert colors.count(WASH) == len(colors) - 8 > 20
 

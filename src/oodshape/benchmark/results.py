@@ -203,11 +203,7 @@ def _tuples(item: dict[str, Any]) -> dict[str, Any]:
 
 
 def collect_provenance(
-    *,
-    benchmark_hash: str,
-    weights: Mapping[str, str],
-    methods: Mapping[str, Method],
-    settings: Mapping[str, Any],
+    *, benchmark_hash: str, weights: Mapping[str, str], methods: Mapping[str, Method], settings: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Where results come from: versions, platform, hashes per model, recipes, settings such as limit and seed."""
     return {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from statistics import mean, stdev
@@ -27,7 +27,7 @@ from oodshape.core.user_code import locate_failure
 from oodshape.core.values import reseed
 from oodshape.features.features import Features, check_labels, warn_if_by_chance
 from oodshape.images.sources.image_set import Subset
-from oodshape.methods.detector import Detector, Method
+from oodshape.methods.detector import Detector
 from oodshape.methods.fit_all import collect_statistics
 from oodshape.metrics.detection import Estimate
 from oodshape.metrics.registry import measure
@@ -64,7 +64,7 @@ def _once(prepared: Plan) -> tuple[RunResults, KeptScores]:
         except InputError as error:  # a library that is missing, a file that cannot be downloaded
             skipped.append((title, str(error).removeprefix(f"{title}: ")))
             continue
-        _extract(model, proxy=_needs_proxy(methods))
+        _extract(model, proxy=any(method.wants_proxy for method in methods.values()))
         if prepared.labels is not None:
             model.features["test"] = model.features["test"].with_labels(prepared.labels)
         for name, names in (("train", getattr(sets["train"], "classes", ())), ("test", ())):
@@ -145,11 +145,6 @@ def _departures(prepared: Plan) -> dict[str, Any]:
     return said
 
 
-def _needs_proxy(methods: Mapping[str, Method]) -> bool:
-    """Whether any of the methods chooses by a proxy."""
-    return any(method.wants_proxy for method in methods.values())
-
-
 def extract_networks(benchmark: Benchmark, options: BenchOptions = BenchOptions()) -> Iterator[BenchModel]:
     """Yield the networks of the benchmark, each with the features of every available set and of the proxy."""
     prepared = Plan.of(benchmark, options)
@@ -173,12 +168,7 @@ def _extract(model: BenchModel, *, proxy: bool) -> None:
 
 
 def _compared(
-    benchmark: Benchmark,
-    model: BenchModel,
-    name: str,
-    detector: Detector,
-    fitting: float,
-    kept: KeptScores,
+    benchmark: Benchmark, model: BenchModel, name: str, detector: Detector, fitting: float, kept: KeptScores
 ) -> tuple[list[Row], list[ScoreCurve], Average]:
     """The rows, the curves and the average of one fitted method on one network."""
     counted = ["test", *(look.name for look in benchmark.pooled)]

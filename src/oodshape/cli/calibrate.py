@@ -30,8 +30,7 @@ def calibrate(
     *,
     guard: Annotated[Path, typer.Argument(metavar="GUARD", help="The guard: a file that fit or export wrote.")],
     images: Annotated[
-        str | None,
-        typer.Option(help=f"The calibration set: images that the network was NOT trained on: {IMAGES}."),
+        str | None, typer.Option(help=f"The calibration set: images that the network was NOT trained on: {IMAGES}.")
     ] = None,
     alpha: Annotated[
         float | None, typer.Option(help="Bound on the expected false rejection rate \\[default: as before].")

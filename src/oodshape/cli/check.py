@@ -51,12 +51,7 @@ def check(
     with warnings_as_lines():
         source = fitted.open_network(model, resolve_device(opening))
         found = fitted.check(
-            id,
-            sets,
-            source,
-            **vars(subset),
-            **vars(reading),
-            **(vars(running) | {"progress": show_progress(json)}),
+            id, sets, source, **vars(subset), **vars(reading), **(vars(running) | {"progress": show_progress(json)})
         )
     if out is not None:
         write_check_page(found, out, source, Origin(command_line(), str(guard)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from textwrap import wrap
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -92,34 +93,41 @@ def overview(root: Path | None) -> Iterator[str]:
         missing = [entry for entry in entries if root is None or entry.find(root) is None]
         sizes = _size(_needed(missing, root)) if missing else ""
         yield f"{name:<20} {len(entries) - len(missing):>7} {len(missing):>7}  {sizes}".rstrip()
-    yield "oodshape data NAME lists the sets of a benchmark; oodshape data get NAME --data DIR downloads them"
+    yield "oodshape data NAME lists the sets of a benchmark;"
+    yield "oodshape data get NAME --data DIR downloads them"
 
 
 def describe(root: Path | None, benchmark: str) -> Iterator[str]:
     """A block per set: its state, and for what is missing each address and path on a line of its own."""
+    shown = set[Download]()
     for row in _states(root, benchmark):
         expected = "unknown" if row.entry.images is None else f"{row.entry.images:,}"
         yield f"{row.entry.name} ({row.role}): {row.state}, {row.images or 0:,} images of {expected}"
-        if row.reason:
-            yield f"  {row.reason}"
+        yield from _wrap_text(row.reason)
         for source in _needed([row.entry], root) if row.state == "missing" else ():
-            yield from _block(source, root or Path("DIR"))
-    yield f"oodshape data get {benchmark} --data {root or 'DIR'} downloads what can be downloaded"
+            yield from [f"  {source.file}: see above"] if source in shown else _block(source, root or Path("DIR"))
+            shown.add(source)
+    yield f"to download it: oodshape data get {benchmark} --data {root or 'DIR'}"
+
+
+def _wrap_text(text: str) -> list[str]:
+    return wrap(text, 80, initial_indent="  ", subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
 
 
 def _block(source: Download, root: Path) -> Iterator[str]:
     """A published file: size, licence, checksum, addresses, and where it goes."""
-    checksum = (
-        f"sha256 {source.sha256}" if source.sha256 else f"md5 {source.md5}" if source.md5 else "no checksum known"
-    )
-    yield f"  {source.file or source.name}: {source.size}; licence: {source.licence}; {checksum}"
+    kind = "sha256" if source.sha256 else "md5"
+    checksum = f"{kind} {source.sha256 or source.md5}" if source.is_verified else "no checksum known"
+    texts = [f"{source.file or source.name}: {source.size}; licence: {source.licence}", checksum]
     if source.pick:
-        yield f"  only a seeded sample of {source.pick:,} images is unpacked; the authors' sample is not published"
+        texts.append(f"only a seeded sample of {source.pick:,} images is unpacked; the authors' is not published")
     if source.by_hand:
-        yield f"  by hand: {source.by_hand}"
+        texts.append(f"by hand: {source.by_hand}")
+    yield from (line for text in texts for line in _wrap_text(text))
     yield from (f"  {address}" for address in source.addresses)
     if source.by_hand and source.is_archive:
-        yield f"  -> {root / source.put}, then run oodshape data get {source.name} to unpack it"
+        yield f"  -> {root / source.put}"
+        yield f"  to unpack it: oodshape data get {source.name}"
     else:
         yield f"  -> {root / source.to}"
 

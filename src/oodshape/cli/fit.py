@@ -57,8 +57,7 @@ def fit(
         float, typer.Option(help="Bound on the expected false rejection rate.", rich_help_panel=METHOD)
     ] = 0.05,
     per_class: Annotated[
-        bool,
-        typer.Option("--per-class", help="Calibrate one threshold per predicted class.", rich_help_panel=METHOD),
+        bool, typer.Option("--per-class", help="Calibrate one threshold per predicted class.", rich_help_panel=METHOD)
     ] = False,
     classes: Annotated[
         Path | None,

@@ -39,8 +39,7 @@ def score(
     shard: ShardOption = "",
     reading: ImageOptions,
     page: Annotated[
-        Path | None,
-        typer.Option(help="An HTML page with a movable threshold, and why each image was accepted or not."),
+        Path | None, typer.Option(help="An HTML page with a movable threshold, and why each image was accepted or not.")
     ] = None,
     engine: EngineOption = "local",
     running: RunOptions,

@@ -81,9 +81,7 @@ PREPROCESSING = (
 PreprocessingOption = Annotated[
     str,
     typer.Option(
-        metavar="SETTINGS",
-        help=f"In place of the model's own: {PREPROCESSING}.",
-        rich_help_panel="Preprocessing",
+        metavar="SETTINGS", help=f"In place of the model's own: {PREPROCESSING}.", rich_help_panel="Preprocessing"
     ),
 ]
 

@@ -29,8 +29,7 @@ def watch(
     n_calibration: Annotated[int | None, typer.Option(min=1, help="The number of calibration images.")] = None,
     delta: Annotated[float, typer.Option(help="The probability of a false alarm, over all time.")] = 0.01,
     state: Annotated[
-        Path | None,
-        typer.Option(help="Keep the state and how far each file was read in this file; continue from it."),
+        Path | None, typer.Option(help="Keep the state and how far each file was read in this file; continue from it.")
     ] = None,
     reset: Annotated[
         bool, typer.Option("--reset", help="After a confirmed change: start the tests again, keep the history.")

@@ -130,13 +130,7 @@ def fit_guard(
 
 
 def score(
-    guard: Guard,
-    images: Given,
-    source: OpenNet,
-    out: Path,
-    run: RunOptions = DEFAULT,
-    *,
-    pool: ActorPool | None = None,
+    guard: Guard, images: Given, source: OpenNet, out: Path, run: RunOptions = DEFAULT, *, pool: ActorPool | None = None
 ) -> tuple[Counts, RunTimings]:
     """Write the scores of all images; shards that an earlier run has finished are not scored again.
 

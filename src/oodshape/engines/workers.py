@@ -94,12 +94,7 @@ class ShardScorer:
         while not out.exists():
             try:
                 return score_to_file(
-                    self.guard,
-                    self.source,
-                    self.listing,
-                    out,
-                    self.job.run,
-                    shard=Shard(number, self.job.shards),
+                    self.guard, self.source, self.listing, out, self.job.run, shard=Shard(number, self.job.shards)
                 )
             except ScoresInUse:
                 if time.time() > until:

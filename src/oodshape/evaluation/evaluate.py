@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, Unpack
 
@@ -173,8 +173,8 @@ def _choose_methods(methods: Sequence[Any] | str, settings: str = "general") -> 
     """The methods by name: ids of the package, and names of methods of a user's own, which differ from these.
 
     >>> from oodshape.methods.shapes.clipping import ReAct
-    >>> list(_choose_methods(["MSP", ReAct(q=0.9), ReAct(q=0.5)]))
-    ['msp', 'react', 'ReAct(q=0.5)']
+    >>> list(_choose_methods(["MSP", ReAct(q=0.9), ReAct(q=0.5), Method(shape=ReAct(q=0.4))]))
+    ['msp', 'react', 'ReAct(q=0.5)', 'Method(shape=ReAct(q=0.4))']
     """
     if settings not in SETTINGS_HERE:
         raise InputError(f"settings must be one of {', '.join(SETTINGS_HERE)}, got {settings!r}")
@@ -186,13 +186,21 @@ def _choose_methods(methods: Sequence[Any] | str, settings: str = "general") -> 
             chosen[record.id] = table.get(record.id) or make_method(record)
             continue
         made = as_method(each)
-        kind = each if isinstance(each, type) else type(each)
         known = next((name for name, method in table.items() if method == made), "")
-        name = known or kind.__name__
-        if name in chosen or (not known and (kind is Method or find_registered(name))):
-            name = repr(each)
+        name = known or _short_name(each)
+        if chosen.get(name, made) != made or (not known and find_registered(name)):
+            name = f"{getattr(each, '__module__', '')}:{name}"
         chosen[name] = made
     return chosen or table
+
+
+def _short_name(recipe: Any) -> str:
+    """The call that makes a method or a recipe, without settings that have their default."""
+    if isinstance(recipe, type):
+        return recipe.__name__
+    told = [f"{each.name}={getattr(recipe, each.name)!r}" for each in fields(recipe)]
+    told = [text for text, each in zip(told, fields(recipe), strict=True) if text != f"{each.name}={each.default!r}"]
+    return type(recipe).__name__ + (f"({', '.join(told)})" if told else "")
 
 
 def _head(model: Any) -> Head | None:

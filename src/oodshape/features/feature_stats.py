@@ -57,8 +57,7 @@ class BinCounts:
         z = raw.float().numpy()
         arrays = kernels.view_bits(z), z, classes.numpy(), weight.numpy(), self.shift == COARSE
         kernels.run_over_rows(
-            lambda p, a, b: kernels._tally_rows(*arrays, self.tables[p], self.sums[p], self.limits[p], a, b),
-            *z.shape,
+            lambda p, a, b: kernels._tally_rows(*arrays, self.tables[p], self.sums[p], self.limits[p], a, b), *z.shape
         )
 
     def result(self) -> dict[str, Any]:

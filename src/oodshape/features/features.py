@@ -103,12 +103,7 @@ class Features:
     """
 
     def __init__(
-        self,
-        values: Any,
-        head: Head,
-        labels: Tensor | None,
-        predictions: Tensor | None,
-        identities: Keys | None = None,
+        self, values: Any, head: Head, labels: Tensor | None, predictions: Tensor | None, identities: Keys | None = None
     ) -> None:
         """Use `Features.from_arrays`, which checks its arguments.
 

@@ -15,14 +15,7 @@ from oodshape.core.errors import InputError
 from oodshape.features.features import Features
 from oodshape.features.tensor_batches import extract_tensors
 from oodshape.images import identity
-from oodshape.images.datasets.synthetic import (
-    NOISE_IMAGES,
-    Scrambled,
-    draw_lattice,
-    draw_noise,
-    draw_phases,
-    scramble,
-)
+from oodshape.images.datasets.synthetic import NOISE_IMAGES, Scrambled, draw_lattice, draw_noise, draw_phases, scramble
 from oodshape.images.decode.prefetch import sample_sizes
 from oodshape.images.decode.preprocessing import Preprocessing
 from oodshape.images.identity import Keys

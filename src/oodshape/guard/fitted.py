@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,17 +12,20 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from oodshape.core.errors import InputError
+from oodshape.core.errors import HeadError, InputError
 from oodshape.core.options import ModelOptions
 from oodshape.core.values import Sizes, Value
 from oodshape.guard.describe import describe_guarantee
 from oodshape.guard.fit.sanity import Sanity
 from oodshape.images.decode.preprocessing import Preprocessing
 from oodshape.methods.detector import Detector
+from oodshape.networks.classifier import Classifier
 from oodshape.networks.device import Precision
 from oodshape.networks.loading import Model, OpenNet, open_model, takes_num_classes
 
 DEFAULT = ModelOptions()
+LARGEST = 1 << 26  # values of the fixed image: a damaged file may ask for any number
+CLOSE = 0.02  # of the largest logit of the fixed image: other devices round by less
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -49,6 +53,7 @@ class About(Value):
     trained_on: Annotated[NDArray[np.uint64], Sizes("R")] | None = None
     calibrated_on: Annotated[NDArray[np.uint64], Sizes("Q")] | None = None
     selection: Annotated[NDArray[np.uint64], Sizes("S")] | None = None
+    probe: Annotated[NDArray[np.float32], Sizes("L")] | None = None  # logits of a fixed image (`compute_probe`)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -94,6 +99,18 @@ class Fitted(Value):
                 f"{_named(source.spec, source.weights, found)}{copied}; give the same network and "
                 "weights, or fit a new guard"
             )
+        if about.probe is not None and about.input_shape is not None:
+            probe = compute_probe(source.classifier, about.input_shape)
+            near = max(CLOSE, source.classifier.rounding, 8 * torch.finfo(getattr(torch, about.precision)).eps)
+            if (
+                probe is None
+                or probe.shape != about.probe.shape
+                or not np.abs(probe - about.probe).max() <= near * np.abs(about.probe).max()
+            ):
+                raise InputError(
+                    "this network has the weights of the guard's, but gives other logits: its layers or their settings "
+                    "differ (an activation, a pooling, eps); give the network as it was, or fit a new guard"
+                )
         if about.native is not None and source.native is not None and about.native != source.native:
             raise InputError(
                 f"this guard was fitted with the preprocessing {about.native} of the network, but got {source.native}; "
@@ -130,6 +147,19 @@ class Fitted(Value):
     def label(self, number: int) -> str | int:
         """A class by its name, or by its number where names are not known."""
         return self.classes[number] if self.classes else number
+
+
+def compute_probe(classifier: Classifier, shape: tuple[int, ...] | None) -> NDArray[np.float32] | None:
+    """The logits [L] of a fixed image, which equal weights in other layers change; None if it cannot be run."""
+    if shape is None or min(shape, default=0) < 1 or math.prod(shape) > LARGEST:
+        return None
+    image = torch.randn(1, *shape, generator=torch.Generator().manual_seed(0))
+    try:
+        return np.asarray(classifier(image).logits[0].cpu().numpy())
+    except HeadError:
+        raise
+    except InputError:
+        return None
 
 
 def _named(spec: str, weights: str, fingerprint: str) -> str:

@@ -41,7 +41,7 @@ from oodshape.guard.fit.extractor import Extractor
 from oodshape.guard.fit.fit import find_class_names, fit_detector, name_model
 from oodshape.guard.fit.sanity import check_sanity
 from oodshape.guard.fit.split import refuse_copies, split_collected, split_images, split_tensors
-from oodshape.guard.fitted import About, Fitted
+from oodshape.guard.fitted import About, Fitted, compute_probe
 from oodshape.guard.live import Live
 from oodshape.guard.scoring.score_images import score_images
 from oodshape.guard.verdict import Scored
@@ -179,6 +179,7 @@ class Guard(Fitted):
             precision=source.classifier.precision,
             text=None if source.text is None else source.text.cpu().numpy(),
             input_shape=found.shape,
+            probe=compute_probe(source.classifier, found.shape),
             trained_on=trained_on,
             calibrated_on=calibrated_on,
             selection=calibrated_on if len(detector.held_out()[0]) < len(found.held_out) else None,

@@ -23,7 +23,7 @@ from oodshape.images.sources.open_images import Given, stream_images
 from oodshape.methods.detector import Decision
 from oodshape.methods.guarded_net import GuardedNet
 from oodshape.networks.classifier import Classifier, stamp_tensors
-from oodshape.networks.device import find_device
+from oodshape.networks.device import find_device, without_autocast
 from oodshape.networks.linear_maps import name_shape_errors
 
 
@@ -89,6 +89,7 @@ class Live:
             found |= dict(zip(rows, self._verdicts(batch), strict=True))
         return found[0] if _is_one(images, pairs) else [found[row] for row in range(len(pixels))]
 
+    @without_autocast()
     def tensors(self, batch: Tensor) -> Decision:
         """Decide on tensors that the network takes as they are.
 

@@ -14,6 +14,7 @@ from functools import cached_property
 from typing import Annotated, TypeVar
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -43,9 +44,10 @@ FEWEST = 10  # selection images: the lowest tenth must hold one
 MEMORISED = 0.99  # the accuracy on training images from which they are not representative of others
 SATURATED, SPREAD = 0.99, 0.01  # a proxy set with a larger median AUROC, or a smaller interquartile range, is saturated
 CROSSED = "crossed features"
-DISTANCES = "mds++"  # whose distances the filters use
-# what filters are against, the weight in the sum and the limit: smooth OOD images resemble constant ones, none noise
-FILTERS = {"noise": (0.0, 0.01), "constant images": (2.0, 0.05)}
+DISTANCES = "mds"  # whose distances the filters use: the length of features counts
+# what filters are against, the weight in the sum and the limit: smooth OOD images resemble constant ones, none noise;
+# the shrinkage of their covariance, and whether they are one cloud
+FILTERS = {"noise": (0.0, 0.03, 0.3, True), "constant images": (2.0, 0.05, 0.03, False)}
 UNLIKELY, FEW = 0.02, 0.02  # filters are added if more than FEW images of a kind have a p-value of at least UNLIKELY
 NO_IMAGES = (
     "no scrambled images: extract them with proxy_features(classifier, images, preprocessing) and pass fit(train, "
@@ -65,7 +67,7 @@ class Auto(ScoreRecipe):
     is OptFS, with a warning. A candidate that refuses the features is left out.
 
     If `proxy` holds noise and constant images after the scrambled ones, and the fusion accepts more than a few of
-    either, a filter against each is added (`Unlike`). It needs MDS++ among the candidates.
+    either, a filter against each is added (`Unlike`).
 
     >>> Auto(candidates=("msp", "energy"), fuse=1, always=()).fuse
     1
@@ -91,7 +93,8 @@ class Auto(ScoreRecipe):
 
     @property
     def collects(self) -> frozenset[Statistic]:
-        return frozenset[Statistic]().union(*(method.collects for method in self.methods().values()))
+        every = (*self.methods().values(), find_method(DISTANCES).unlabelled())
+        return frozenset[Statistic]().union(*(method.collects for method in every))
 
     @property
     def keeps(self) -> float:
@@ -132,7 +135,7 @@ class Auto(ScoreRecipe):
             return _fallback(train, f"has no proxy set to select by: {'; '.join(notes)}")
         always = self.always if self.fuse > 1 else ()
         fused = [best for place, (best, _) in enumerate(tried.ranking) if place < self.fuse or best in always]
-        fusion = fuse_tried(tried, fused, selection, train.proxy[1:])
+        fusion = fuse_tried(tried, fused, fitting, selection, train.proxy[1:])
         values = tuple(tried.aurocs[name] for name, _ in tried.ranking)
         return replace(fusion, ranking=tried.ranking, proxies=tried.proxies, values=values, notes=notes)
 
@@ -199,23 +202,34 @@ def try_on_proxies(
     return replace(tried, notes=(*notes, *(f"{what}: saturated, weight 0" for what in saturated)))
 
 
-def fuse_tried(tried: Trials, names: Sequence[str], selection: Features, synthetic: Sequence[Features]) -> Fusion:
+def fuse_tried(
+    tried: Trials, names: Sequence[str], fitting: Features | Sums, selection: Features, synthetic: Sequence[Features]
+) -> Fusion:
     """Fuse candidates, with a filter for each kind of synthetic image if the fusion accepts more than a few of any.
 
     A filter also rejects ID images, which lowers the threshold: what the components reject just so needs one then.
     """
     parts = tuple(Component.of_detector(name, tried.detectors[name], tried.inside[name]) for name in names)
-    scores = [tried.inside[name] for name in names]
-    fusion, base, filters = Fusion.of_components(parts, scores), tried.detectors.get(DISTANCES), []
-    if base is None or not isinstance(base.scorer, Clusters) or len(names) == 1:
+    scores, filters = [tried.inside[name] for name in names], []
+    fusion = Fusion.of_components(parts, scores)
+    if len(names) == 1 or not any(_accepts(fusion, tried, images) for images in synthetic):
         return fusion
-    accepted = [replace(base, scorer=fusion).score(images) >= math.log(UNLIKELY) for images in synthetic]
-    needed = any(float(each.double().mean()) > FEW for each in accepted)
-    for (name, (weight, limit)), images in zip(FILTERS.items(), synthetic if needed else (), strict=False):
-        detector = replace(base, scorer=Unlike.of_images(base.scorer, images))
+    try:
+        base = find_method(DISTANCES).unlabelled().fit(fitting)
+    except InputError:  # features that have no covariance
+        return fusion
+    assert isinstance(base.scorer, Clusters)
+    for (name, (weight, limit, share, whole)), images in zip(FILTERS.items(), synthetic, strict=False):
+        detector = replace(base, scorer=Unlike.of_images(base.scorer, images, share, whole=whole))
         scores.append(detector.score(selection))
         filters.append(Filter.of_detector(name, detector, scores[-1], weight=weight, limit=limit))
     return Fusion.of_components(parts, scores, tuple(filters))
+
+
+def _accepts(fusion: Fusion, tried: Trials, images: Features) -> bool:
+    """Whether a fusion accepts more than a few images of a kind."""
+    each = [part.log_p(tried.detectors[part.name].score(images)) for part in fusion.components]
+    return float((fusion.fuse(torch.stack(each)) >= math.log(UNLIKELY)).double().mean()) > FEW
 
 
 def _parts(train: Training, share: float) -> tuple[Features | Sums, Features]:

@@ -32,6 +32,7 @@ from oodshape.methods.training import Training, TrainingData
 from oodshape.metrics import conformal
 from oodshape.metrics.detection import as_scores
 from oodshape.networks.classifier import Classifier
+from oodshape.networks.device import without_autocast
 from oodshape.networks.head import Head, Outputs
 
 
@@ -103,6 +104,7 @@ class Method(Recipe):
         """
         return replace(self, score=self.score.unlabelled())
 
+    @without_autocast()
     def fit(
         self,
         train: TrainingData,
@@ -182,6 +184,7 @@ class Detector(FittedSlots):
         if self.groups is not None and self.classes is not None and not (self.groups < self.classes).all():
             raise InputError(f"a calibration image has the class {self.groups.max()}, there are {self.classes}")
 
+    @without_autocast()
     def score(self, data: Features | Outputs | Classifier, images: Tensor | None = None) -> Tensor:
         """Score images: `score(features)` or `score(classifier, images)`.
 

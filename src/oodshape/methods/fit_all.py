@@ -15,6 +15,7 @@ from oodshape.features.statistic import Statistic
 from oodshape.features.training_sums import Sums
 from oodshape.methods.base import Batch, Evidence
 from oodshape.methods.detector import Detector, Method, check_scores, iterate_batches
+from oodshape.networks.device import without_autocast
 from oodshape.networks.head import Head
 
 ROWS = 256  # images per batch
@@ -66,11 +67,13 @@ def fit_all(methods: Mapping[str, Method], train: Features, proxy: Sequence[Feat
     return {name: fitted[name] for name in methods}
 
 
+@without_autocast()
 def collect_statistics(methods: Mapping[str, Method], train: Features | Sums) -> None:
     """Collect the statistics of all methods in one pass; the features keep them."""
     train.moments(frozenset[Statistic]().union(*(method.needs for method in methods.values())))
 
 
+@without_autocast()
 def score_each(detectors: Mapping[str, Detector], data: Features) -> dict[str, Tensor | InputError]:
     """Return the scores of every detector, or its error; the product with the head is computed once.
 

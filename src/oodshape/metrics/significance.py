@@ -65,13 +65,7 @@ def _normal_difference(value: float, spread: float, level: float) -> Difference:
 
 
 def paired_bootstrap(
-    metric: Metric,
-    first: Scores,
-    second: Scores,
-    *,
-    level: float = 0.95,
-    resamples: int = 1000,
-    seed: int = 0,
+    metric: Metric, first: Scores, second: Scores, *, level: float = 0.95, resamples: int = 1000, seed: int = 0
 ) -> Difference:
     """The difference of a metric's mean over OOD sets between two methods on the same images.
 

@@ -13,8 +13,8 @@ from torch import Tensor, nn
 
 from oodshape.core.errors import HeadError, InputError
 from oodshape.networks import linear_maps
-from oodshape.networks.device import Precision, check_precision, find_device
-from oodshape.networks.find_head import WAY_OUT, find_head_name, find_last_map, find_module, why_not_head
+from oodshape.networks.device import Precision, check_precision, find_device, without_autocast
+from oodshape.networks.find_head import WAY_OUT, find_head_name, find_last_map, find_module, is_layer, why_not_head
 from oodshape.networks.head import Head, Outputs
 from oodshape.networks.model_names import Family
 
@@ -57,12 +57,7 @@ class Classifier:
     """
 
     def __init__(
-        self,
-        net: nn.Module,
-        head: str | None = None,
-        *,
-        probe: Tensor | None = None,
-        precision: Precision = "float32",
+        self, net: nn.Module, head: str | None = None, *, probe: Tensor | None = None, precision: Precision = "float32"
     ) -> None:
         """Wrap a network.
 
@@ -91,6 +86,7 @@ class Classifier:
         if probe is not None:
             self(probe[:2])
 
+    @without_autocast()
     def __call__(self, images: Tensor) -> Outputs:
         """Run images through the network, without gradients.
 
@@ -120,9 +116,9 @@ class Classifier:
 
     def _read(self, images: Tensor) -> tuple[linear_maps.MapCall, Tensor]:
         """The call that gives the logits of a batch, and these, in one pass; two where a layer turns out to be none."""
-        layer = self._named()
+        layer = self._layer
         reason, times = "is no linear layer, and holds no linear map that gives them", 1
-        if isinstance(layer, nn.Linear) and self._plain:
+        if layer is not None:
             output, calls = linear_maps.read_layers(self.net, images, [layer])
             times = len(calls[layer])
             for place, logits in linear_maps.logit_candidates(output, len(images)):
@@ -149,8 +145,7 @@ class Classifier:
         largest = max(float(each[:2].abs().max()) for each in (call.features, call.logits))
         factor = LARGE / largest if largest > 0 else 0.0
         if 1 < factor < float("inf"):
-            layer = self._named()
-            if isinstance(layer, nn.Linear) and self._plain:
+            if (layer := self._layer) is not None:
                 output, calls = linear_maps.read_layers(self.net, images, [layer], factor)
                 maps = calls[layer]
             else:
@@ -167,6 +162,7 @@ class Classifier:
         """Those that ran in the head's module."""
         return [call for call in maps if not self._name or f"{call.where}.".startswith(f"{self._name}.")]
 
+    @without_autocast()
     def logits(self, images: Tensor) -> Tensor:
         """Compute logits that can be differentiated with respect to the images only.
 
@@ -261,7 +257,7 @@ class Classifier:
     @property
     def head_known(self) -> bool:
         """Whether the head's weights can be read without a batch."""
-        return self._head is not None or (self._name is not None and isinstance(self._named(), nn.Linear))
+        return self._head is not None or self._layer is not None
 
     @property
     def head(self) -> Head:
@@ -269,16 +265,17 @@ class Classifier:
 
         Those of a head that is no nn.Linear are known from the last batch.
         """
-        layer = None if self._name is None else self._named()
-        if isinstance(layer, nn.Linear) and self._plain:
+        if (layer := self._layer) is not None:
             return self._kept(Head.of((layer.weight, layer.bias)))
         if self._head is None:
             raise InputError('the head is found at the first batch: run one, or give probe=... or head="..."')
         return self._head
 
-    def _named(self) -> nn.Module:
-        assert self._name is not None
-        return self.net.get_submodule(self._name)
+    @property
+    def _layer(self) -> nn.Linear | None:
+        """The head, unless it is unknown or another linear map than an nn.Linear as torch makes them."""
+        layer = None if self._name is None or not self._plain else self.net.get_submodule(self._name)
+        return layer if is_layer(layer) else None
 
     def _kept(self, now: Head) -> Head:
         """A copy of the head, the same object while its weights stay equal."""

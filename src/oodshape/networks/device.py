@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from typing import cast, get_args
 
 import torch
@@ -14,6 +16,15 @@ PRECISIONS: tuple[str, ...] = get_args(Precision)
 ACCELERATORS = ("cuda", "xpu", "mps")  # in the order in which `auto` looks for them
 AUTO = "auto"
 DEVICES = "auto, cpu, cuda, cuda:N, mps or xpu"
+
+
+@contextmanager
+def without_autocast() -> Iterator[None]:
+    """Leave an autocast of the caller: a threshold holds for scores of the precision that it was computed in."""
+    with ExitStack() as left:
+        for kind in filter(torch.is_autocast_enabled, ("cpu", *ACCELERATORS)):
+            left.enter_context(torch.autocast(kind, enabled=False))
+        yield
 
 
 def find_device(name: str) -> torch.device:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TypeGuard
+
 import torch
 from torch import Tensor, nn
 
@@ -88,7 +90,12 @@ def why_not_head(calls: list[MapCall], logits: Tensor) -> str | None:
 
 def list_linears(net: nn.Module) -> dict[str, nn.Linear]:
     """The nn.Linear layers of a network by dotted name, each once; the last, likely the head, first."""
-    return {name: layer for name, layer in [*net.named_modules()][::-1] if isinstance(layer, nn.Linear)}
+    return {name: layer for name, layer in [*net.named_modules()][::-1] if is_layer(layer)}
+
+
+def is_layer(module: nn.Module | None) -> TypeGuard[nn.Linear]:
+    """Whether a module's features are its input: an nn.Linear without a hook that may change what it is given."""
+    return isinstance(module, nn.Linear) and not module._forward_pre_hooks
 
 
 def find_module(net: nn.Module, name: str) -> nn.Module:

@@ -14,6 +14,7 @@ from oodshape.core.errors import InputError
 from oodshape.features.features import Features
 from oodshape.images.datasets.synthetic import NoiseSet
 from oodshape.images.decode.limits import read_limited_npz
+from oodshape.images.identity import smallest
 from oodshape.methods.detector import Method
 from oodshape.methods.registry import find_method
 from oodshape.networks.zoo import MODELS
@@ -103,7 +104,7 @@ def find_folders(paths: Sequence[Path]) -> list[Path]:
     return found
 
 
-def load_folder(folder: Path, panels: Path | None = None, settings: str = "") -> StudyNetwork:
+def load_folder(folder: Path, panels: Path | None = None, settings: str = "", limit: int | None = None) -> StudyNetwork:
     """Load a network from a folder of feature files; its family and settings follow from the folder's name.
 
     The proxy is scrambled.npz in the folder, or in the folder of the same name below `panels`, and the noise and
@@ -120,6 +121,8 @@ def load_folder(folder: Path, panels: Path | None = None, settings: str = "") ->
             name: Features.from_arrays(items["features"], pair, labels=items.get("labels"))
             for name, items in arrays.items()
         }
+        if limit is not None:
+            sets = {name: each[smallest(each.identities, limit, 0, "subset")] for name, each in sets.items()}
         train, id_test = sets.pop("train"), sets.pop("test" if "test" in sets else "val")
     except KeyError as error:
         raise InputError(f"{folder} lacks {error}; a network's folder has {LAYOUT}") from None
@@ -188,18 +191,14 @@ def _noise_side(model: BenchModel) -> int:
 
 
 def load_networks(
-    benchmark: str,
-    features: Sequence[Path],
-    models: tuple[str, ...] = (),
-    settings: str = "",
-    **how: Any,
+    benchmark: str, features: Sequence[Path], models: tuple[str, ...] = (), settings: str = "", **how: Any
 ) -> list[StudyNetwork]:
     """Load the networks of a study from folders of feature files, or without any from a benchmark.
 
     `how` are the other `BenchOptions` of a benchmark.
     """
     if features:
-        found = [load_folder(folder, settings=settings) for folder in find_folders(features)]
+        found = [load_folder(folder, settings=settings, limit=how.get("limit")) for folder in find_folders(features)]
         known = {network.name.casefold(): network for network in found}
         for name in models:
             if name.casefold() not in known:

@@ -110,7 +110,8 @@ def add_legend(figure: Figure, columns: int, handles: Any = None, labels: Any = 
             for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
                 found.setdefault(label, handle)
         handles, labels = list(found.values()), list(found)
-    figure.legend(handles, labels, loc="outside lower center", ncols=columns, columnspacing=1.0)
+    short = {"handlelength": 1.0} if figure.get_figwidth() == WIDTH else {}
+    figure.legend(handles, labels, loc="outside lower center", ncols=columns, columnspacing=1.0, **short)
 
 
 def save_figure(figure: Figure, folder: Path, name: str) -> list[Path]:

@@ -26,12 +26,7 @@ MOST_ID = 50_000  # ID samples of the regression, as in the authors' code
 
 
 def fit_with_ood(
-    train: Features,
-    ood: Features,
-    *,
-    objective: Objective = "mean-gap",
-    optfs: OptFS = OptFS(),
-    seed: int = 0,
+    train: Features, ood: Features, *, objective: Objective = "mean-gap", optfs: OptFS = OptFS(), seed: int = 0
 ) -> PiecewiseConstant:
     """Fit the shaping function that separates ID from these OOD data best; intervals and norm are those of OptFS.
 

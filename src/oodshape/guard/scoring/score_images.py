@@ -78,11 +78,7 @@ def make_rows(guard: Fitted, seen: ScoredBatch) -> list[Scored]:
 
 
 def score_listed(
-    guard: Fitted,
-    source: OpenNet,
-    listing: ImageSource,
-    pairs: Iterator[tuple[str, int]],
-    run: RunOptions = DEFAULT,
+    guard: Fitted, source: OpenNet, listing: ImageSource, pairs: Iterator[tuple[str, int]], run: RunOptions = DEFAULT
 ) -> Iterator[ScoredBatch]:
     """Score listed images in batches; threads decode ahead of the network."""
     read = partial(listing.read, upright=guard.about.upright)

@@ -6,7 +6,6 @@ import asyncio
 import signal
 import socket
 from importlib import import_module
-from types import FrameType
 from typing import Any, ClassVar
 
 from oodshape.core.errors import InputError
@@ -43,7 +42,7 @@ def serve(settings: Settings) -> None:
             configure_logs()
             # uvicorn raises the signal again after it has stopped; a stop that was asked for is not a failure
             for each in (signal.SIGTERM, signal.SIGINT):
-                signal.signal(each, _ignore)
+                signal.signal(each, lambda *_: None)
             uvicorn.run(
                 app,
                 host=settings.host,
@@ -57,10 +56,6 @@ def serve(settings: Settings) -> None:
             )
         finally:
             pool.close()
-
-
-def _ignore(number: int, frame: FrameType | None) -> None:
-    return None
 
 
 def _bounded_protocol(max_seconds: float) -> Any:

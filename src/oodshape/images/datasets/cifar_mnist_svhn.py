@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from oodshape.core.errors import InputError
 from oodshape.core.files import reading
-from oodshape.images.datasets.matlab import DamagedFile, read_arrays
+from oodshape.images.datasets.matlab import DamagedMatlab, read_arrays
 from oodshape.images.decode.limits import Limits
 from oodshape.images.sources.image_set import ArraySet
 
@@ -225,7 +225,7 @@ def read_svhn(root: str | Path, *, name: str = "svhn") -> ArraySet:
     with reading(path, AGAIN.format("svhn")):
         try:
             content = read_arrays(path, ["X", "y"])
-        except DamagedFile as error:
+        except DamagedMatlab as error:
             again = AGAIN.format("svhn")
             raise InputError(f"{path} is damaged or no SVHN file: X and y cannot be read ({error}); {again}") from None
         images, labels = content["X"], content["y"].ravel()

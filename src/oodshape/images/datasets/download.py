@@ -127,7 +127,7 @@ def _transfer(address: str, part: Path, source: Download, report: Report) -> Non
             done = 0  # this server sends the whole file
         if reply.headers.get_content_type() == "text/html":
             raise _Refused("the answer is a web page, such as one about a quota or a login, not the file")
-        length = int(reply.headers["Content-Length"] or 0)
+        length = reply.length or 0
         if source.is_exact and length and done + length != source.bytes:
             raise _Refused(f"the file has {done + length:,} bytes there, the published one {source.bytes:,}")
         expected = done + length

@@ -34,7 +34,7 @@ KINDS = {1: "a cell array", 2: "a struct", 3: "an object", 4: "text", 5: "a spar
 Cell = NDArray[Any] | str
 
 
-class DamagedFile(InputError):
+class DamagedMatlab(InputError):
     """The file is damaged; the caller adds its name."""
 
 
@@ -60,7 +60,7 @@ def _opened(path: Path) -> Iterator[BinaryIO]:
     except InputError:
         raise
     except (OSError, *DAMAGE) as error:
-        raise DamagedFile(f"{type(error).__name__}: {one_line(error)}") from None
+        raise DamagedMatlab(f"{type(error).__name__}: {one_line(error)}") from None
 
 
 class _Source:
@@ -75,12 +75,12 @@ class _Source:
     def take(self, count: int) -> bytearray:
         """Read exactly `count` bytes; memory grows with the data present, not with the declared size."""
         if count > self.left:
-            raise DamagedFile(f"an element of {count} bytes stands where {self.left} are left")
+            raise DamagedMatlab(f"an element of {count} bytes stands where {self.left} are left")
         data = bytearray()
         while len(data) < count:
             piece = self._some(min(count - len(data), BLOCK))
             if not piece:
-                raise DamagedFile(f"it is truncated: {count - len(data)} bytes of an element are missing")
+                raise DamagedMatlab(f"it is truncated: {count - len(data)} bytes of an element are missing")
             data += piece
         self.left -= count
         return data
@@ -96,7 +96,7 @@ class _Source:
             piece = self._some(8)
             extra += len(piece)
             if extra > 7 or not (piece or self._inflate.eof):  # up to 7 bytes pad an element
-                raise DamagedFile("a compressed element does not end where it says")
+                raise DamagedMatlab("a compressed element does not end where it says")
 
     def _some(self, most: int) -> bytes:
         """Between 1 and `most` bytes; none at the end."""
@@ -133,27 +133,27 @@ def _variables(file: BinaryIO, names: Sequence[str]) -> Iterator[tuple[_Head, _S
         top = _Source(file, size - at, order)
         kind, length = top.numbers("II", top.take(8))
         if length > top.left:
-            raise DamagedFile(f"the element at byte {at} says {length} bytes, {top.left} follow")
+            raise DamagedMatlab(f"the element at byte {at} says {length} bytes, {top.left} follow")
         if kind not in (MATRIX, COMPRESSED):
-            raise DamagedFile(f"an unknown element of type {kind} at byte {at}")
+            raise DamagedMatlab(f"an unknown element of type {kind} at byte {at}")
         at += 8 + length
         source = _Source(file, length, order, inflate=kind == COMPRESSED)
         if kind == COMPRESSED:
             source.left = 8
             kind, inflated = source.numbers("II", source.take(8))
             if kind != MATRIX:
-                raise DamagedFile(f"{length} compressed bytes hold an element of type {kind}")
+                raise DamagedMatlab(f"{length} compressed bytes hold an element of type {kind}")
             Limits.now().check_inflated(file.name, inflated, size)
             source.left = inflated
         head = _head(source)
         if head.name in names:
             if head.name not in missing:
-                raise DamagedFile(f"it holds {head.name} twice")
+                raise DamagedMatlab(f"it holds {head.name} twice")
             missing.remove(head.name)
             yield head, source
             source.finish()
     if missing:
-        raise DamagedFile(f"it holds no {' and no '.join(sorted(missing))}")
+        raise DamagedMatlab(f"it holds no {' and no '.join(sorted(missing))}")
 
 
 def _byte_order(file: BinaryIO, size: int) -> str:
@@ -161,10 +161,10 @@ def _byte_order(file: BinaryIO, size: int) -> str:
     file.seek(0)
     header = file.read(HEADER)
     if header.startswith((b"MATLAB 7.3", b"\x89HDF")):
-        raise DamagedFile("it is a MATLAB file of version 7.3 (HDF5); save it again with -v7")
+        raise DamagedMatlab("it is a MATLAB file of version 7.3 (HDF5); save it again with -v7")
     order = {b"IM": "<", b"MI": ">"}.get(header[126:])
     if order is None or struct.unpack(order + "H", header[124:126]) != (0x0100,):
-        raise DamagedFile(f"{size} bytes that do not begin with the header of a MATLAB file of version 5")
+        raise DamagedMatlab(f"{size} bytes that do not begin with the header of a MATLAB file of version 5")
     return order
 
 
@@ -176,7 +176,7 @@ def _tag(source: _Source) -> tuple[int, int, bytes | None]:
         return kind, size, None
     kind, size = kind & 0xFFFF, kind >> 16
     if size > 4:
-        raise DamagedFile(f"a short element of {size} bytes")
+        raise DamagedMatlab(f"a short element of {size} bytes")
     return kind, size, bytes(raw[4 : 4 + size])
 
 
@@ -193,7 +193,7 @@ def _field(source: _Source, expected: Sequence[int], what: str, most: int) -> by
     """A short element of a known type."""
     kind, size, short = _tag(source)
     if kind not in expected or size > most:
-        raise DamagedFile(f"{what} has type {kind} and {size} bytes")
+        raise DamagedMatlab(f"{what} has type {kind} and {size} bytes")
     return _content(source, size, short)
 
 
@@ -202,26 +202,26 @@ def _head(source: _Source) -> _Head:
     flags = _field(source, [UINT32], "an array's flags", 8)
     raw = _field(source, [INT32], "an array's shape", 4 * 32)  # numpy's most dimensions
     if len(flags) != 8 or len(raw) < 8 or len(raw) % 4:
-        raise DamagedFile(f"an array with {len(flags)} bytes of flags and {len(raw)} of shape")
+        raise DamagedMatlab(f"an array with {len(flags)} bytes of flags and {len(raw)} of shape")
     flag = source.numbers("II", flags)[0]
     shape = source.numbers(f"{len(raw) // 4}i", raw)
     name = _field(source, [INT8, 16], "an array's name", 1024).decode("latin-1")
     if min(shape) < 0:
-        raise DamagedFile(f"{name} has the shape {list(shape)}")
+        raise DamagedMatlab(f"{name} has the shape {list(shape)}")
     return _Head(flag & 0xFF, bool(flag & 0x0800), shape, name)
 
 
 def _numbers(source: _Source, head: _Head) -> NDArray[Any]:
     """The values of a numeric array, column by column as MATLAB keeps them."""
     if head.kind not in NUMBERS or head.complex:
-        raise DamagedFile(
+        raise DamagedMatlab(
             f"{head.name or 'a cell'} is {KINDS.get(head.kind, 'complex or of an unknown kind')}, not numbers"
         )
     kind, size, short = _tag(source)
     count = math.prod(head.shape)
     dtype = np.dtype(source.order + STORED.get(kind, "V1"))
     if kind not in STORED or count == 0 or size != count * dtype.itemsize:
-        raise DamagedFile(f"{head.name or 'a cell'} of shape {list(head.shape)} has {size} bytes of type {kind}")
+        raise DamagedMatlab(f"{head.name or 'a cell'} of shape {list(head.shape)} has {size} bytes of type {kind}")
     values = np.frombuffer(_content(source, size, short), dtype).astype(dtype.newbyteorder("="), copy=False)
     return values.reshape(head.shape, order="F")
 
@@ -230,28 +230,28 @@ def _text(source: _Source) -> str:
     """The characters of a char array."""
     kind, size, short = _tag(source)
     if kind not in TEXT:
-        raise DamagedFile(f"text has type {kind}")
+        raise DamagedMatlab(f"text has type {kind}")
     coding = TEXT[kind] + ({"<": "-le", ">": "-be"}[source.order] if TEXT[kind] == "utf-16" else "")
     try:
         return bytes(_content(source, size, short)).decode(coding)
     except UnicodeDecodeError:
-        raise DamagedFile(f"text is not {coding}") from None
+        raise DamagedMatlab(f"text is not {coding}") from None
 
 
 def _rows(source: _Source, head: _Head, fields: Sequence[str]) -> list[dict[str, Cell]]:
     """The rows of a struct array: for each row, a matrix per field."""
     if head.kind != STRUCT:
-        raise DamagedFile(f"{head.name} is {KINDS.get(head.kind, 'an array')}, not a struct")
+        raise DamagedMatlab(f"{head.name} is {KINDS.get(head.kind, 'an array')}, not a struct")
     width = _field(source, [INT32], "the length of the field names", 4)
     length = source.numbers("i", width)[0] if len(width) == 4 else 0
     packed = bytes(_field(source, [INT8], "the field names", 1 << 16))
     if length < 1 or len(packed) % length:
-        raise DamagedFile(f"{len(packed)} bytes of field names, {length} each")
+        raise DamagedMatlab(f"{len(packed)} bytes of field names, {length} each")
     columns = [packed[at : at + length].split(b"\0")[0].decode("latin-1") for at in range(0, len(packed), length)]
     lacking = sorted(set(fields) - set(columns))
     count = math.prod(head.shape)
     if lacking or count * len(columns) * 8 > source.left:
-        raise DamagedFile(
+        raise DamagedMatlab(
             f"{head.name} has {count} rows of {columns} in {source.left} bytes; needed are {list(fields)}"
         )
     rows: list[dict[str, Cell]] = []
@@ -260,7 +260,7 @@ def _rows(source: _Source, head: _Head, fields: Sequence[str]) -> list[dict[str,
         for column in columns:
             kind, size, short = _tag(source)
             if kind != MATRIX or short is not None:
-                raise DamagedFile(f"a cell of {column} has type {kind}")
+                raise DamagedMatlab(f"a cell of {column} has type {kind}")
             raw = _content(source, size, short)
             if column in fields:
                 cell = _Source(BytesIO(raw), len(raw), source.order)

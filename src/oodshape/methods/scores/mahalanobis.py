@@ -13,7 +13,6 @@ from torch import Tensor
 from oodshape.core.errors import InputError
 from oodshape.core.values import Sizes, copy_frozen, freeze_array
 from oodshape.features.features import Features
-from oodshape.features.kernels import normalise_rows
 from oodshape.features.statistic import Statistic
 from oodshape.features.sum_kernels import invert_upper
 from oodshape.methods.base import Evidence, FittedScore, ScoreRecipe
@@ -22,13 +21,12 @@ from oodshape.methods.training import CHECKED, Classes, Training, uses_labels
 Array = NDArray[Any]
 D = TypeVar("D", bound="Mds")
 Shrinkage = Literal["oas", "likelihood"]
-OWN_SHARE = 0.03  # by which the covariance of images that are not ID is shrunk
 AT_ONCE = 256  # classes, and columns of a matrix: no copy is made of all of them
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Clusters(FittedScore):
-    """-min over classes of ||(z - center) A - mean_c||^2, with z / ||z|| in place of z where `normalise_rows`."""
+    """-min over classes of ||(z - center) A - mean_c||^2, with z / ||z|| in place of z if `unit`."""
 
     center: Annotated[NDArray[np.float32], Sizes("M")]
     whitening: Annotated[NDArray[np.float32], Sizes("M M")]
@@ -43,7 +41,7 @@ class Clusters(FittedScore):
         return -(z - means.index_select(0, nearest)).square().sum(dim=1)
 
     def centred(self, seen: Evidence) -> Tensor:
-        """[n, M] features, of length 1 where `normalise_rows`, less the center."""
+        """[n, M] features, of length 1 if `unit`, minus the center."""
         return (seen.directions if self.unit else seen.features) - self.tensor("center", seen.features)
 
 
@@ -61,7 +59,7 @@ class RelativeClusters(Clusters):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Unlike(FittedScore):
-    """log of the squared distance to the nearest of some images that are not ID, less that to the nearest class.
+    """log of the squared distance to some images that are not ID, less that to the nearest class.
 
     It is low for what resembles those images more than any class. Their distances are those by a covariance of their
     own, shrunk towards that within classes: noise and constant images fill few directions.
@@ -71,15 +69,20 @@ class Unlike(FittedScore):
     classes: Clusters
 
     @classmethod
-    def of_images(cls, classes: Clusters, images: Features) -> Unlike:
-        """Compare with these images, by the covariance and the means of fitted classes."""
-        raw = torch.cat([chunk.float() for _, chunk in images.chunks()]).cpu()
+    def of_images(cls, classes: Clusters, images: Features, share: float, *, whole: bool) -> Unlike:
+        """Compare with the nearest of these images, or with their mean if they are one `whole`.
+
+        The classes are those of features as they are; the covariance of the images is shrunk by a share.
+        """
+        rows = torch.cat([chunk.double() for _, chunk in images.chunks()]).cpu()
+        center = rows.mean(dim=0)  # their own: distances between them are not differences of large numbers
         whitened = torch.tensor(classes.whitening, dtype=torch.float64)
-        z = ((normalise_rows(raw) if classes.unit else raw) - torch.tensor(classes.center)).double() @ whitened
-        around = z - z.mean(dim=0)
-        own = torch.tensor(compute_whitening((around.T @ around).numpy(), len(z), OWN_SHARE), dtype=torch.float64)
-        joint, means = (freeze_array((each @ own).float().numpy()) for each in (whitened, z))
-        return cls(replace(classes, whitening=joint, means=means), classes)
+        z = (rows - center) @ whitened
+        own = torch.tensor(compute_whitening((z.T @ z).numpy(), len(z), share), dtype=torch.float64)
+        points = torch.zeros_like(z[:1]) if whole else z
+        parts = center, whitened @ own, points @ own
+        around, joint, means = (freeze_array(each.float().numpy()) for each in parts)
+        return cls(replace(classes, center=around, whitening=joint, means=means), classes)
 
     def of(self, seen: Evidence) -> Tensor:
         # distances of a thousandth of the covariance are no difference: what lies that close is the same image

@@ -50,10 +50,7 @@ class PrintedGrid:
             title=table.title,
             heads=("method", *(f"{each.head}{each.metric.arrow}" for _ in table.groups for each in table.columns)),
             rows=tuple(
-                (
-                    (Cell(show(line.method)), ""),
-                    *((cell, entry.mark) for entry in line.entries for cell in entry.cells),
-                )
+                ((Cell(show(line.method)), ""), *((cell, entry.mark) for entry in line.entries for cell in entry.cells))
                 for line in table.lines
             ),
             align="l" + "c" * span * len(table.groups),
