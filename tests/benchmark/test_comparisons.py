@@ -143,9 +143,13 @@ def test_a_run_is_made_again_from_its_results(results: Results) -> None:
     assert [note.split(" ")[0] for note in found.notes] == ["only", "torch"]
     with pytest.raises(InputError, match="do not say how they were made"):
         restore_benchmark(replace(results, provenance={}))
-    for name, most in (("resamples", 100_000), ("seeds", 1_000)):
-        asked = results.provenance | {"run": results.provenance["run"] | {name: 10**9}}
-        with pytest.raises(InputError, match=f"ask for 1000000000 {name}; repeat allows up to {most:,}"):
+    for name, value, refusal in (
+        ("resamples", 10**9, "ask for 1000000000 resamples; repeat allows up to 100,000"),
+        ("seeds", 10**9, "ask for 1000000000 seeds; repeat allows up to 1,000"),
+        ("limit", "many", "limit must be a whole number, got 'many'"),
+    ):
+        asked = results.provenance | {"run": results.provenance["run"] | {name: value}}
+        with pytest.raises(InputError, match=refusal):
             restore_benchmark(replace(results, provenance=asked))
 
 

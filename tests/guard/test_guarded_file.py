@@ -14,6 +14,7 @@ import pytest
 
 from oodshape import Guard, GuardedFile, InputError, Preprocessing
 from oodshape.guard.export.edit_onnx import DATA_LOCATION, EXTERNAL_DATA, FUNCTIONS, HEX, MESSAGES, START, add_checksum
+from oodshape.guard.export.recalibrate import recalibrate
 from oodshape.images.datasets.digits import load_digits_sets
 from oodshape.images.decode.read import read_image
 
@@ -211,6 +212,25 @@ def test_two_values_of_one_metadata_key_are_refused(exported: Path, tmp_path: Pa
     (tmp_path / "forged.onnx").write_bytes(add_checksum(model.SerializeToString()))
     with pytest.raises(InputError, match="its metadata has two values of one key"):
         GuardedFile(tmp_path / "forged.onnx")
+
+
+@pytest.mark.parametrize("copies", [0, 1, 2])
+def test_a_graph_in_two_pieces_with_any_number_of_defaults_is_calibrated(
+    copies: int, exported: Path, tmp_path: Path
+) -> None:
+    """Protobuf merges the pieces; other runtimes must find the new threshold, and no other."""
+    import onnx
+
+    model, piece = onnx.load(exported), onnx.ModelProto()
+    [threshold] = [each for each in model.graph.initializer if each.name == "threshold"]
+    model.graph.initializer.remove(threshold)
+    piece.graph.initializer.extend([threshold] * copies)
+    parts = model.SerializeToString()[: -len(START) - HEX] + piece.SerializeToString()
+    (tmp_path / "forged.onnx").write_bytes(add_checksum(parts))
+    recalibrate(GuardedFile(tmp_path / "forged.onnx"), tmp_path / "new.onnx", None, 0.3)
+    found = [each for each in onnx.load(tmp_path / "new.onnx").graph.initializer if each.name == "threshold"]
+    expected = GuardedFile(tmp_path / "new.onnx").metadata.threshold
+    assert [onnx.numpy_helper.to_array(each).tolist() for each in found] == [expected.tolist()]
 
 
 def test_the_names_of_nodes_do_not_reach_the_terminal(

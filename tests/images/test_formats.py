@@ -179,6 +179,7 @@ def repeated(mark: bytes, segment: bytes, count: int) -> bytes:
         (repeated(b"\xff\xdb", b"\xff\xe1\x00\x0aExif\0\0ab", 500), ""),
         (repeated(b"\xff\xdb", b"\xff\xe1\x00\x0aExif\0\0ab", 601), "a JPEG of more than 100 scans or 600 other"),
         (repeated(b"\xff\xda", b"\xff\xda\x00\x08\x01\x01\x00\x00\x3f\x00", 101), "a JPEG of more than 100 scans"),
+        (b"\x89PNG\r\n\x1a\n" + (bytes(4) + b"prIv" + bytes(4)) * 100_001, "a PNG of more than 100,000 blocks"),
         (b"P2\n1 1\n255\n" + b"# c\n" * 99 + b"7\n", ""),
         (b"P2\n1 1\n255\n" + b"# c\n" * 101 + b"7\n", "a PNM file of more than 100 comments"),
     ],

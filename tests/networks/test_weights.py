@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import save_file
@@ -96,6 +97,9 @@ MISFITS: dict[str, tuple[Callable[[dict[str, Tensor]], dict[str, Tensor]], str]]
         r"2 of another shape or type \(fc.weight float32\[9, 5\], here float32",
     ),
     "integers": (lambda s: {**s, "fc.bias": torch.ones(4, dtype=torch.int8)}, r"fc.bias int8\[4\], here float32\[4\]"),
+    "sparse": (lambda s: {**s, "fc.bias": torch.ones(4).to_sparse()}, r"fc.bias sparse_coo float32\[4\], here float32"),
+    "meta": (lambda s: {**s, "fc.bias": torch.ones(4, device="meta")}, r"fc.bias meta float32\[4\], here float32"),
+    "prefixes": (lambda s: {**s, "net." * 100_000: torch.ones(2)}, "1 unknown to the network"),
     "another": (lambda s: {f"x.{k}": v for k, v in s.items()}, "8 missing .*9 unknown .* No name is the same"),
     "twice": (lambda s: {**s, "module.fc.bias": torch.ones(4)}, "holds fc.bias twice, once as module.fc.bias"),
 }
@@ -138,10 +142,17 @@ def test_code_in_a_checkpoint_is_refused_and_does_not_run(tmp_path: Path) -> Non
 
 
 def test_files_without_weights(tmp_path: Path) -> None:
-    for content, said in (({"epoch": 3}, "keys epoch"), ([1, 2], "list"), (torch.ones(3), "Tensor")):
+    endless: dict[str, Any] = {}
+    endless["model"] = endless
+    odd = (({"epoch": 3}, "keys epoch"), ([1, 2], "list"), (torch.ones(3), "Tensor"), (endless, "keys model"))
+    for content, said in odd:
         torch.save(content, tmp_path / "a.pth")
         with pytest.raises(InputError, match=rf"holds no weights by name \({said}\)"):
             load_weights(Small(), tmp_path / "a.pth")
+    for array in (np.array(["text"]), np.zeros(2, "f4,i4"), np.zeros(2, "M8[s]")):
+        np.savez(tmp_path / "a.npz", a=array)
+        with pytest.raises(InputError, match=r"a.npz is damaged .* it must hold arrays of numbers"):
+            load_weights(Small(), tmp_path / "a.npz")
     with pytest.raises(InputError, match="there is no file"):
         load_weights(Small(), tmp_path / "b.pth")
     (tmp_path / "a.onnx").write_bytes(b"")

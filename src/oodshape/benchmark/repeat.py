@@ -12,6 +12,7 @@ from oodshape.benchmark.plan import BenchOptions
 from oodshape.benchmark.results import Row, RunResults
 from oodshape.benchmark.spec import Benchmark
 from oodshape.core.errors import InputError, check_trust
+from oodshape.core.values import check_fields
 from oodshape.methods.records import find_registered
 from oodshape.metrics.registry import METRICS
 
@@ -48,6 +49,7 @@ def restore_benchmark(results: RunResults, **where: Any) -> tuple[Benchmark, Ben
         }
         benchmark = Benchmark.parse(said["text"], where="the benchmark of the results", base=Path(said["base"]))
         benchmark, options = benchmark.with_settings(said["settings"]), BenchOptions(**{**chosen, **where})
+        check_fields(options)
         for name, most in LARGEST.items():
             if not 0 <= getattr(options, name) <= most:
                 raise InputError(f"these results ask for {getattr(options, name)} {name}; repeat allows up to {most:,}")

@@ -86,10 +86,9 @@ def read_weights(path: str | Path) -> dict[str, Tensor]:
         known = ", ".join((".safetensors", *PICKLED, ".npz"))
         raise InputError(f"{path} has an unknown ending; weights are read from {known}")
     content = _read_pickle(path)
-    while isinstance(content, Mapping) and (
-        inner := [content[key] for key in WRAPPERS if isinstance(content.get(key), Mapping)]
-    ):
-        content = inner[0]
+    for _ in range(10):  # a wrapper may contain itself
+        inner = [content.get(key) for key in WRAPPERS] if isinstance(content, Mapping) else []
+        content = next((each for each in inner if isinstance(each, Mapping)), content)
     tensors = {}
     if isinstance(content, Mapping):
         tensors = {str(name): value for name, value in content.items() if isinstance(value, Tensor)}
@@ -113,11 +112,12 @@ def _read_safetensors(path: Path) -> dict[str, Tensor]:
 def _read_jax(path: Path) -> dict[str, Tensor]:
     """The arrays of an .npz file, with names and axes as in torch."""
     weights = {}
-    for name, array in read_limited_npz(path).items():
-        for theirs, ours in JAX.items():
-            name = name.replace(theirs, ours)
-        axes = {2: (1, 0), 4: (3, 2, 0, 1)}.get(array.ndim, tuple(range(array.ndim)))
-        weights[name] = torch.tensor(array.transpose(axes))
+    with reading(path, "it must hold arrays of numbers"):
+        for name, array in read_limited_npz(path).items():
+            for theirs, ours in JAX.items():
+                name = name.replace(theirs, ours)
+            axes = {2: (1, 0), 4: (3, 2, 0, 1)}.get(array.ndim, tuple(range(array.ndim)))
+            weights[name] = torch.tensor(array.transpose(axes))
     return weights
 
 
@@ -220,7 +220,7 @@ def _renamed(weights: dict[str, Tensor], wanted: dict[str, Tensor], path: str | 
 def _own_name(name: str, wanted: dict[str, Tensor]) -> str:
     """The network's name for a weight, or the name itself."""
     short = name
-    while True:
+    while len(name) <= LONGEST:  # each prefix copies the name
         new = short
         for old, now in RENAMED:
             new = new.replace(old, now)
@@ -229,17 +229,24 @@ def _own_name(name: str, wanted: dict[str, Tensor]) -> str:
                 return candidate
         prefix = next((prefix for prefix in PREFIXES if short.startswith(prefix)), None)
         if prefix is None:
-            return name
+            break
         short = short.removeprefix(prefix)
+    return name
 
 
 def _fits(found: Tensor, wanted: Tensor) -> bool:
-    """Whether a value can be copied: the same shape, and no integers for what is learned."""
-    return found.shape == wanted.shape and (found.is_floating_point() or not wanted.is_floating_point())
+    """Whether a value can be copied: dense, the same shape, and no integers for what is learned."""
+    fits = found.shape == wanted.shape and (found.is_floating_point() or not wanted.is_floating_point())
+    return fits and not _unusual(found)
+
+
+def _unusual(value: Tensor) -> str:
+    """Why a tensor has no numbers to copy, such as sparse or meta; empty for a dense one."""
+    return "meta " if value.is_meta else "" if value.layout == torch.strided else f"{value.layout} "
 
 
 def _said(value: Tensor) -> str:
-    return f"{str(value.dtype).removeprefix('torch.')}{list(value.shape)}"
+    return f"{_unusual(value)}{value.dtype}{list(value.shape)}".replace("torch.", "")
 
 
 def _first(what: str, names: list[str]) -> str:

@@ -111,8 +111,7 @@ def replace_threshold(sealed: bytes, threshold: NDArray[np.float32], metadata: M
         whole = sealed[field.start : field.end]
         if field.number == GRAPH:
             parts = _fields(sealed, field.inside, field.end)
-            old = [part for part in parts if part.number == INITIALIZER and _is_threshold(sealed, part)]
-            graph = sealed[field.inside : old[0].start] + sealed[old[0].end : field.end]
+            graph += b"".join(sealed[part.start : part.end] for part in parts if not _is_threshold(sealed, part))
         elif field.number != METADATA or not any(
             whole.startswith(_metadata_entry(key), field.inside - field.start) for key in (*metadata, CHECKSUM)
         ):
@@ -125,9 +124,9 @@ def replace_threshold(sealed: bytes, threshold: NDArray[np.float32], metadata: M
     return add_checksum(b"".join([*kept, make_field(GRAPH, graph + make_field(INITIALIZER, tensor)), *entries]))
 
 
-def _is_threshold(model: bytes, tensor: ProtoField) -> bool:
-    inside = _fields(model, tensor.inside, tensor.end)
-    return any(part.number == TENSOR_NAME and model[part.inside : part.end] == b"threshold" for part in inside)
+def _is_threshold(model: bytes, part: ProtoField) -> bool:
+    inside = _fields(model, part.inside, part.end) if part.number == INITIALIZER else ()
+    return any(each.number == TENSOR_NAME and model[each.inside : each.end] == b"threshold" for each in inside)
 
 
 def _metadata_entry(key: str) -> bytes:

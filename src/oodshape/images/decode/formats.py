@@ -6,6 +6,7 @@ some call other programs (PostScript, also inside IPTC); so each file is opened 
 
 from __future__ import annotations
 
+import os
 import re
 from contextlib import nullcontext
 from functools import cache
@@ -32,6 +33,7 @@ FORMATS = {
 HEIF = {"HEIF": (".heic", ".heif")}  # with the extra `heif`
 MAX_SCANS = 100  # of a JPEG; encoders write about 10, and each costs a pass over the whole image
 MAX_SEGMENTS = 600  # of a JPEG; for each EXIF segment Pillow copies all those before it
+MAX_BLOCKS = 100_000  # of a PNG; Pillow keeps a record of each one
 MAX_COMMENTS = 100  # in a PNM file of text; for each one Pillow copies what it has read
 MARKER = re.compile(rb"\xff([^\x00\x01\xd0-\xd8\xff])")  # of a JPEG, except those that have no data
 SCAN, END = b"\xda", b"\xd9"
@@ -49,6 +51,8 @@ def open_format(file: str | Path | IO[bytes]) -> PIL.Image.Image:
         start = stream.read(2)
         if start in (b"\xff\xd8", b"P1", b"P2", b"P3"):
             _check_cost(stream.read(Limits.now().inflated + 1), is_jpeg=start == b"\xff\xd8")
+        elif start == b"\x89P":
+            _check_blocks(stream)
         stream.seek(0)
     return PIL.Image.open(file, formats=_formats())
 
@@ -66,6 +70,16 @@ def _check_cost(data: bytes, *, is_jpeg: bool) -> None:
         if scans > MAX_SCANS or segments > MAX_SEGMENTS:
             raise InputError(f"a JPEG of more than {MAX_SCANS} scans or {MAX_SEGMENTS} other segments")
         at = marker.end() + int.from_bytes(data[marker.end() : marker.end() + 2], "big")
+
+
+def _check_blocks(png: IO[bytes]) -> None:
+    png.seek(8)
+    for _ in range(MAX_BLOCKS):
+        head = png.read(8)
+        if len(head) < 8 or head[4:] == b"IEND":
+            return
+        png.seek(int.from_bytes(head[:4], "big") + 4, os.SEEK_CUR)
+    raise InputError(f"a PNG of more than {MAX_BLOCKS:,} blocks")
 
 
 def explain_refusal(file: object) -> str:

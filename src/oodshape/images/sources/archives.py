@@ -19,7 +19,7 @@ from oodshape.core.errors import InputError, import_optional
 from oodshape.core.files import DAMAGE, one_line, reading
 from oodshape.images import identity
 from oodshape.images.decode.formats import EXTENSIONS
-from oodshape.images.decode.limits import Limits
+from oodshape.images.decode.limits import RATIO, Limits
 from oodshape.images.decode.read import Unreadable, open_image
 from oodshape.images.sources.image_set import Image, IndexedImages
 from oodshape.images.sources.storage import is_remote, match_all, no_image, open_stored, read_bytes, root_of, stamp_file
@@ -32,6 +32,7 @@ SIZES = ("total_uncompressed_size", "total_compressed_size")
 LABEL = "label"
 RUN = 32  # rows that are read together
 LARGE_RUN = 1 << 26  # bytes that they may have; rows that may be larger are read one by one
+TOO_MUCH = "with this row, the rows take more memory than the limit of inflated"
 KEPT = 32  # runs in memory: threads read a few batches of 64 ahead of each other
 BUFFER = 1 << 20  # bytes of a column that are read from the disk at once
 
@@ -253,6 +254,7 @@ class _Cells:
         self._alone = threading.Lock()
         self._runs: deque[tuple[str, int, Any]] = deque(maxlen=KEPT)  # file, first row, cells
         self._next: tuple[str, int, Iterator[Any]] = "", 0, iter(())
+        self._ends: dict[str, int] = {}  # file -> its first row that is refused, so that it is not read for each one
 
     def cell(self, file: str, row: int) -> Any:
         """What stands in a row."""
@@ -260,13 +262,16 @@ class _Cells:
             for of, first, cells in self._runs:
                 if of == file and first <= row < first + len(cells):
                     return cells[row - first].as_py()
+            if row >= self._ends.get(file, row + 1):
+                raise OSError(TOO_MUCH)
             of, at, runs = self._next
             if of != file or row < at or row - at > RUN * KEPT:
                 at, runs = _runs(file, row, self.column)
             self._next = "", 0, iter(())  # until all went well: a reader that failed is not asked again
             for cells in runs:
-                if cells.nbytes > Limits.now().inflated:
-                    raise OSError(f"{len(cells)} rows have {cells.nbytes:,} bytes, over the limit of inflated")
+                if cells is None:
+                    self._ends[file] = at
+                    raise OSError(TOO_MUCH)
                 self._runs.append((file, at, cells))
                 while len(self._runs) > 1 and sum(kept.nbytes for *_, kept in self._runs) > Limits.now().inflated:
                     self._runs.popleft()
@@ -287,7 +292,17 @@ def _runs(file: str, row: int, column: str) -> tuple[int, Iterator[Any]]:
     largest = max(_dictionary_size(table.metadata.row_group(number), column) for number in groups)
     rows = min(RUN, max(1, LARGE_RUN // max(largest, 1)))
     batches = table.iter_batches(rows, row_groups=groups, columns=[column], use_threads=False)
-    return int(ends[group - 1]) if group else 0, (batch.column(0) for batch in batches)
+    chunks = (each for number in groups for each in _chunks(table.metadata.row_group(number), column))
+    stored = sum(each.total_compressed_size for each in chunks)
+    return int(ends[group - 1]) if group else 0, _limited(batches, stored)
+
+
+def _limited(batches: Iterator[Any], stored: int) -> Iterator[Any]:
+    """Runs of cells; None where one or all so far take too much memory for the bytes that are stored."""
+    total, most = 0, Limits.now().inflated
+    for batch in batches:
+        total += batch.nbytes
+        yield None if batch.nbytes > most or total > max(most, RATIO * stored) else batch.column(0)
 
 
 def _dictionary_size(group: Any, column: str) -> int:
