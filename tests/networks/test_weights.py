@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pickle
 import warnings
@@ -193,6 +194,14 @@ def test_an_endless_name_does_not_hang(packed: bool, letter: str, tmp_path: Path
         path.write_bytes(asks)
     with pytest.raises(InputError, match=r"by a name of 100,003 letters.*none of it was run"):
         read_weights(path)
+
+
+def test_a_file_of_very_many_tensors_is_refused(tmp_path: Path) -> None:
+    empty = {"dtype": "F32", "shape": [0], "data_offsets": [0, 0]}
+    header = json.dumps({f"{number:040}": empty for number in range(100_000)}).encode()
+    (tmp_path / "w.safetensors").write_bytes(len(header).to_bytes(8, "little") + header + bytes(8))
+    with pytest.raises(InputError, match="has a header of"):
+        load_weights(nn.Linear(2, 2), tmp_path / "w.safetensors")
 
 
 def test_an_encrypted_archive_is_no_traceback(tmp_path: Path) -> None:

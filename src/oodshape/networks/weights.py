@@ -22,6 +22,7 @@ from oodshape.core.errors import InputError
 from oodshape.core.files import one_line, reading
 from oodshape.images.decode.limits import Limits, read_limited_npz
 
+MOST_HEADER = 8 << 20  # bytes of a safetensors file, some 100,000 tensors: each costs time and memory
 PICKLED = (".pth", ".pt", ".tar", ".bin", ".ckpt")
 WRAPPERS = ("state_dict", "model_state_dict", "model", "net")  # the first that is there holds the weights
 PREFIXES = ("module.", "model.", "backbone.", "net.", "network.", "encoder.", "_orig_mod.")
@@ -105,6 +106,10 @@ def _read_safetensors(path: Path) -> dict[str, Tensor]:
     from safetensors.torch import load_file
 
     with reading(path, "weights are read from safetensors files and torch files"):
+        with path.open("rb") as file:
+            size = int.from_bytes(file.read(8), "little")
+        if MOST_HEADER < size < path.stat().st_size:
+            raise InputError(f"{path} has a header of {size:,} bytes, at most {MOST_HEADER:,} are read")
         weights: dict[str, Tensor] = load_file(path)
     return weights
 
