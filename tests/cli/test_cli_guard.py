@@ -121,6 +121,11 @@ def test_files_that_cannot_be_read_have_rows_and_an_exit_status(place: Path) -> 
     assert json.loads(said.stdout)["unreadable"] == len(expected)
 
 
+def test_an_empty_folder_writes_nothing(place: Path, tmp_path: Path) -> None:
+    done = call("score", *GUARD, "--images", str(tmp_path), cwd=place)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+
+
 def test_check_prints_and_draws(place: Path) -> None:
     words = ("check", *GUARD, "--id", "test", "--ood", "letters", "--ood", "letters/0*.png")
     done = call(*words, "--out", "check.html", cwd=place)

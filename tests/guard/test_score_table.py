@@ -263,6 +263,9 @@ def test_from_images_to_decisions(guard: Guard, digits: Path, tmp_path: Path) ->
     assert f"with {len(guard.detector.calibration):,} calibration images" in done.stderr
     names = [Path(path).parent.name for path in flagged(done.stdout)]
     assert names.count("letters") > 10 > names.count("test")
+    guard.detector.save(tmp_path / "detector.safetensors")
+    same = call_new("decide", "s.csv", "--fdr", "0.2", "--guard", "detector.safetensors", cwd=tmp_path)
+    assert flagged(same.stdout) == flagged(done.stdout)
     per_class = guard.calibrate(digits / "val", "zoo:digits-convnet", alpha=0.3, per_class=True, progress=False)
     per_class.save(tmp_path / "per_class.safetensors")
     for command in ("decide", "watch"):
