@@ -101,10 +101,12 @@ def limits(checked: Sequence[dict[str, Any]]) -> str:
             spread = "" if one["low"] == one["high"] else f" ({_number(one['low'])} to {_number(one['high'])})"
             sign, kept = ">=" if one["at_least"] else "<=", "met" if one["kept"] else "missed"
             lines.append(f"| {one['name']}{rows} | {one['median']:.3g}{spread} | {sign} {one['limit']:g} | {kept} |")
-            notes += [f"- {one['name']}{rows}: {one['note']}"] if one["note"] else []
+            parts = re.findall(r"([a-z][a-z, ]*?) ([\d.]+)(?:, |$)", one["note"])
+            large = ", ".join(f"{part} {passes}" for part, passes in parts if float(passes) >= 0.15)
+            notes += [f"- {one['name'].split(',')[0]}: {large}"] if large else []
     first = checked[0]
     where = f"On a {first['processor']} with {first['threads']} threads, load {first['load']:g}.{_noise(first)}"
-    return "\n".join([where, "", *lines, *(["", "Product passes by section:", "", *notes] if notes else [])])
+    return "\n".join([where, "", *lines, *(["", "CPU passes by section, from 0.15:", "", *notes] if notes else [])])
 
 
 def growth(found: dict[str, Any]) -> str:
