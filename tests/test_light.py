@@ -207,7 +207,7 @@ def test_heavy_names_say_how_to_install_what_is_missing(place: Path) -> None:
         ("calibrate guard.safetensors --alpha 10", "got 10; did you mean 0.1?"),
         ("fit --model zoo:digits-vit --images recent --out x --preprocessing size=3", "size"),
         ("score --guard no --model m:n --images recent --shard 1/2 --out s.csv", "--shard needs a Parquet file"),
-        ("report nowhere", "there is no results.json at nowhere"),
+        ("report nowhere", "there is no file nowhere"),
         ("bench --methods raect", "did you mean react?"),
         ("methods raect", "did you mean react?"),
         ("serve nothing.onnx", "there is no file nothing.onnx"),

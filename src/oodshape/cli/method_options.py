@@ -18,8 +18,9 @@ Settings = Literal["general", "imagenet", "cifar10", "cifar100", "authors-code",
 
 def _check_results(path: Path) -> Path:
     """Refuse a missing file before the slow import of torch."""
-    if not (path / "results.json" if path.is_dir() else path).is_file():
-        raise InputError(f"there is no results.json at {path}")
+    found = path / "results.json" if path.is_dir() else path
+    if not found.is_file():
+        raise InputError(f"there is no file {found}")
     return path
 
 
