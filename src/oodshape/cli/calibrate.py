@@ -10,7 +10,6 @@ from typing import Annotated
 import typer
 
 from oodshape.cli.shared_options import (
-    IMAGES,
     ON_ANY_DEVICE,
     JsonOption,
     ProviderOption,
@@ -28,28 +27,14 @@ UNKNOWN = "the guarantee holds only if neither the training of the network nor `
 
 def calibrate(
     *,
-    guard: Annotated[Path, typer.Argument(metavar="GUARD", help="The guard: a file that fit or export wrote.")],
-    images: Annotated[
-        str | None, typer.Option(help=f"The calibration set: images that the network was NOT trained on: {IMAGES}.")
-    ] = None,
-    alpha: Annotated[
-        float | None, typer.Option(help="Bound on the expected false rejection rate \\[default: as before].")
-    ] = None,
-    per_class: Annotated[
-        bool | None,
-        typer.Option(
-            "--per-class/--one-threshold", help="One threshold per predicted class, or one for all; as before."
-        ),
-    ] = None,
-    model: Annotated[
-        str | None,
-        typer.Option(
-            help="The guard's network, as given to fit; not needed for zoo:NAME.", rich_help_panel=ModelOptions.panel
-        ),
-    ] = None,
+    guard: Annotated[Path, typer.Argument(metavar="GUARD")],
+    images: str | None = None,
+    alpha: float | None = None,
+    per_class: Annotated[bool | None, typer.Option("--per-class/--one-threshold")] = None,
+    model: str | None = None,
     opening: ModelOptions = ON_ANY_DEVICE,
     provider: ProviderOption = "CPU",
-    out: Annotated[Path | None, typer.Option(help="The file to write \\[default: the same file].")] = None,
+    out: Path | None = None,
     reading: ImageOptions,
     keeping: CacheOptions,
     running: RunOptions,
@@ -60,6 +45,14 @@ def calibrate(
     Without --images the previous calibration scores are used, and no network is needed. An exported file (.onnx) is
     calibrated by its own scores, on --provider, without torch and without a model. Exported files and watch states
     keep their old threshold: calibrate or export the file again, and start a new state.
+
+    Args:
+        guard: The guard: a file that fit or export wrote.
+        images: The calibration set: images that the network was NOT trained on: {IMAGES}.
+        alpha: Bound on the expected false rejection rate [default: as before].
+        per_class: One threshold per predicted class, or one for all; as before.
+        model: The guard's network, as given to fit; not needed for zoo:NAME.
+        out: The file to write [default: the same file].
     """
     out = guard if out is None else out
     check_writable(out)

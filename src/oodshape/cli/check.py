@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import json as encoder
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
 from oodshape.cli.shared_options import (
-    IMAGES,
     ON_ANY_DEVICE,
     GuardOption,
     JsonOption,
@@ -27,16 +25,21 @@ def check(
     guard: GuardOption,
     model: ModelOption,
     opening: ModelOptions = ON_ANY_DEVICE,
-    id: Annotated[str, typer.Option(help=f"Images that the network should accept: {IMAGES}.")],
-    ood: Annotated[list[str], typer.Option(help="Images that it should reject; may be given several times.")],
-    out: Annotated[Path | None, typer.Option(help="The page to write, such as check.html.")] = None,
+    id: str,
+    ood: list[str],
+    out: Path | None = None,
     reading: ImageOptions,
     subset: SubsetOptions,
     running: RunOptions,
     json: JsonOption = False,
 ) -> None:
-    """Check a guard on images of your own: how many of each set it accepts, next to the MSP baseline."""
+    """Check a guard on images of your own: how many of each set it accepts, next to the MSP baseline.
 
+    Args:
+        id: Images that the network should accept: {IMAGES}.
+        ood: Images that it should reject; may be given several times.
+        out: The page to write, such as check.html.
+    """
     check_writable(out)
     check_inputs(id, *ood, guard=guard, model=model, opening=opening)
     from oodshape.core.columns import print_columns

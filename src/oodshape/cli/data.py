@@ -22,43 +22,27 @@ if TYPE_CHECKING:
 
 MB = 10**6
 Wanted = dict[Download, Path]  # published files, each with the folder of data or of weights that it goes into
-PANEL = "Downloads"
-YesOption = Annotated[bool, typer.Option("--yes", help="Download without asking.", rich_help_panel=PANEL)]
 
 
 def data(
     *,
-    names: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="BENCHMARK|get NAME",
-            help="List the sets of a benchmark \\[default: a line per benchmark], or download what a benchmark, a data "
-            "set or a network needs.",
-        ),
-    ] = None,
+    names: Annotated[list[str] | None, typer.Argument(metavar="BENCHMARK|get NAME")] = None,
     data: DataOption = None,
-    weights: Annotated[
-        Path | None,
-        typer.Option(
-            envvar="OODSHAPE_WEIGHTS",
-            help="Also download the weights of the networks, into this folder.",
-            rich_help_panel=PANEL,
-        ),
-    ] = None,
-    yes: YesOption = False,
-    unverified: Annotated[
-        bool,
-        typer.Option(
-            "--unverified",
-            help="Also download files whose checksum is not published; their digest is printed.",
-            rich_help_panel=PANEL,
-        ),
-    ] = False,
+    weights: Annotated[Path | None, typer.Option(envvar="OODSHAPE_WEIGHTS")] = None,
+    yes: bool = False,
+    unverified: bool = False,
 ) -> None:
     """List the data sets of the benchmarks: present, missing, and where to get them. `data get` downloads.
 
     A download is verified by size and checksum, resumed after a break, and unpacked at the place where benchmarks look
     for it. Nothing is downloaded twice. With --offline only the files in DATA/downloads are used.
+
+    Args:
+        names: List the sets of a benchmark [default: a line per benchmark], or download what a benchmark, a data set or
+            a network needs.
+        weights: Also download the weights of the networks, into this folder.
+        yes: Download without asking.
+        unverified: Also download files whose checksum is not published; their digest is printed.
     """
     chosen = names or []
     if chosen[:1] == ["get"]:

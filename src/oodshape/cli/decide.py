@@ -13,29 +13,24 @@ from oodshape.core.files import check_writable
 
 
 def decide(
-    scores: Annotated[str, typer.Argument(metavar="SCORES", help="The finished CSV, JSON lines or Parquet of score.")],
-    fdr: Annotated[
-        float, typer.Option(help="The expected fraction of in-distribution images among those flagged.")
-    ] = 0.1,
-    storey: Annotated[
-        bool,
-        typer.Option("--storey", help="Estimate how many images are in-distribution: flags more where many are OOD."),
-    ] = False,
-    guard: Annotated[
-        Path | None, typer.Option(help="The guard that scored them: it knows the calibration, and is checked.")
-    ] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            help="All rows with a column flagged: .csv, .jsonl or .parquet \\[default: those flagged, as CSV]."
-        ),
-    ] = None,
+    scores: Annotated[str, typer.Argument(metavar="SCORES")],
+    fdr: float = 0.1,
+    storey: bool = False,
+    guard: Path | None = None,
+    out: Path | None = None,
 ) -> None:
     """Flag OOD images of a finished set together, with an expected false discovery rate of at most --fdr.
 
     The threshold of `score` bounds the fraction of in-distribution images that are rejected. Where few images are OOD,
     most of the rejected ones may still be in-distribution. This command bounds the fraction of these among the flagged
     images: Benjamini-Hochberg on the p-values of all images.
+
+    Args:
+        scores: The finished CSV, JSON lines or Parquet of score.
+        fdr: The expected fraction of in-distribution images among those flagged.
+        storey: Estimate how many images are in-distribution: flags more where many are OOD.
+        guard: The guard that scored them: it knows the calibration, and is checked.
+        out: All rows with a column flagged: .csv, .jsonl or .parquet [default: those flagged, as CSV].
     """
     from oodshape.core.files import any_names
     from oodshape.guard.scoring.decide import Calibration, decide_scores, write_decisions

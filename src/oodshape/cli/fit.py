@@ -11,8 +11,6 @@ from typing import Annotated, Any
 import typer
 
 from oodshape.cli.shared_options import (
-    IMAGES,
-    METHOD,
     ON_ANY_DEVICE,
     EngineOption,
     JsonOption,
@@ -37,38 +35,15 @@ def fit(
     model: ModelOption,
     opening: ModelOptions = ON_ANY_DEVICE,
     layer: HeadOptions,
-    images: Annotated[str | None, typer.Option(help=f"Images like those it was trained on: {IMAGES}.")] = None,
-    parts: Annotated[
-        list[str] | None,
-        typer.Option(metavar="FILES", help="In place of --images: files of `oodshape collect`, or a quoted glob."),
-    ] = None,
-    out: Annotated[Path, typer.Option(help="The file to write, such as guard.safetensors.")],
-    calibrate: Annotated[
-        str | None, typer.Option(help="The calibration set: images that the network was NOT trained on.")
-    ] = None,
-    method: Annotated[
-        str,
-        typer.Option(
-            help="A method of `oodshape methods`, or package.module:Name; auto selects and fuses several.",
-            rich_help_panel=METHOD,
-        ),
-    ] = "auto",
-    alpha: Annotated[
-        float, typer.Option(help="Bound on the expected false rejection rate.", rich_help_panel=METHOD)
-    ] = 0.05,
-    per_class: Annotated[
-        bool, typer.Option("--per-class", help="Calibrate one threshold per predicted class.", rich_help_panel=METHOD)
-    ] = False,
-    classes: Annotated[
-        Path | None,
-        typer.Option(
-            help="Class names, one per line \\[default: the class folders' names, if they fit]. CLIP and SigLIP "
-            "need them."
-        ),
-    ] = None,
-    prompt: Annotated[
-        str, typer.Option(help="For CLIP and SigLIP: the prompt; {} is replaced by the class name.")
-    ] = "a photo of a {}.",
+    images: str | None = None,
+    parts: Annotated[list[str] | None, typer.Option(metavar="FILES")] = None,
+    out: Path,
+    calibrate: str | None = None,
+    method: str = "auto",
+    alpha: float = 0.05,
+    per_class: bool = False,
+    classes: Path | None = None,
+    prompt: str = "a photo of a {}.",
     preprocessing: PreprocessingOption = "",
     reading: ImageOptions,
     subset: SubsetOptions,
@@ -80,6 +55,17 @@ def fit(
     """Fit a guard to a network: select a detector without OOD data, calibrate the threshold, report the guarantee.
 
     The guarantee needs --calibrate: the expected false rejection rate on images like these is at most --alpha.
+
+    Args:
+        images: Images like those it was trained on: {IMAGES}.
+        parts: In place of --images: files of `oodshape collect`, or a quoted glob.
+        out: The file to write, such as guard.safetensors.
+        calibrate: The calibration set: images that the network was NOT trained on.
+        method: A method of `oodshape methods`, or package.module:Name; auto selects and fuses several.
+        alpha: Bound on the expected false rejection rate.
+        per_class: Calibrate one threshold per predicted class.
+        classes: Class names, one per line [default: the class folders' names, if they fit]. CLIP and SigLIP need them.
+        prompt: For CLIP and SigLIP: the prompt; {} is replaced by the class name.
     """
     check_writable(out)
     check_inputs(images, calibrate, model=model, opening=opening, method=method, alpha=alpha)

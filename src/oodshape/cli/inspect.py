@@ -13,10 +13,14 @@ from oodshape.cli.terminal import say
 
 
 def inspect(
-    guard: Annotated[Path, typer.Argument(metavar="GUARD", help="A file that fit or export wrote.")],
+    guard: Annotated[Path, typer.Argument(metavar="GUARD")],
     json: JsonOption = False,
 ) -> None:
-    """Show what a guard contains: method, threshold, guarantee, preprocessing, network, classes."""
+    """Show what a guard contains: method, threshold, guarantee, preprocessing, network, classes.
+
+    Args:
+        guard: A file that fit or export wrote.
+    """
     from oodshape.core import files
     from oodshape.core.files import reading
     from oodshape.guard.describe import GuardContents, facts, lines

@@ -6,12 +6,10 @@ import json as encoder
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
 from oodshape.cli.shared_options import (
-    IMAGES,
     ON_ANY_DEVICE,
     EngineOption,
     GuardOption,
@@ -32,26 +30,26 @@ def score(
     guard: GuardOption,
     model: ModelOption,
     opening: ModelOptions = ON_ANY_DEVICE,
-    images: Annotated[str, typer.Option(help=f"The images to score: {IMAGES}.")],
-    out: Annotated[
-        Path | None, typer.Option(help="scores.csv, .jsonl or .parquet \\[default: CSV on standard output].")
-    ] = None,
+    images: str,
+    out: Path | None = None,
     shard: ShardOption = "",
     reading: ImageOptions,
-    page: Annotated[
-        Path | None, typer.Option(help="An HTML page with a movable threshold, and why each image was accepted or not.")
-    ] = None,
+    page: Path | None = None,
     engine: EngineOption = "local",
     running: RunOptions,
-    json: Annotated[
-        bool, typer.Option("--json", help="JSON lines on standard output; with --out the summary as JSON.")
-    ] = False,
+    json: bool = False,
 ) -> None:
     """Score images: class, score, p-value, accepted or not, in the order given.
 
     With --out, the same command continues a run that was stopped. Images that cannot be read have a row with the error,
     and the exit status is 3. A decision may depend on --batch-size only if the score lies within rounding error of
     the threshold.
+
+    Args:
+        images: The images to score: {IMAGES}.
+        out: scores.csv, .jsonl or .parquet [default: CSV on standard output].
+        page: An HTML page with a movable threshold, and why each image was accepted or not.
+        json: JSON lines on standard output; with --out the summary as JSON.
     """
     check_writable(out, page)
     check_inputs(images, guard=guard, model=model, opening=opening)
