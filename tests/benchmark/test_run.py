@@ -11,7 +11,8 @@ from safetensors.torch import save_file
 
 from oodshape import METHODS as EVERY
 from oodshape import Classifier, Features, InputError, auroc, fpr_at_tpr
-from oodshape.benchmark.plan import BenchOptions, select_methods
+from oodshape.benchmark.bench_model import BenchOptions
+from oodshape.benchmark.plan import select_methods
 from oodshape.benchmark.repeat import compare_runs, restore_benchmark
 from oodshape.benchmark.run import run_benchmark
 from oodshape.benchmark.spec import Benchmark, ModelSpec, OodSpec

@@ -13,10 +13,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from oodshape.benchmark.bench_model import BenchModel, BenchOptions, Images, TensorSet
 from oodshape.benchmark.comparisons import Average, find_ties
 from oodshape.benchmark.curves import ScoreCurve
 from oodshape.benchmark.kept_scores import KeptScores
-from oodshape.benchmark.plan import BenchModel, BenchOptions, Images, Plan, TensorSet
+from oodshape.benchmark.plan import Plan
 from oodshape.benchmark.repeat import run_recipe
 from oodshape.benchmark.results import Failed, Row, RunResults, collect_provenance
 from oodshape.benchmark.spec import AUTHORS, Benchmark

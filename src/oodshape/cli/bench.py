@@ -46,7 +46,7 @@ def bench(
         download: First download the data and weights that are missing.
         yes: Download without asking.
     """
-    from oodshape.benchmark.plan import BenchOptions
+    from oodshape.benchmark.bench_model import BenchOptions
     from oodshape.benchmark.spec import Benchmark
     from oodshape.report.benchmark_files import print_report, write_benchmark
 

@@ -12,7 +12,8 @@ from typing import Any, Unpack
 import torch
 from torch.utils.data import DataLoader
 
-from oodshape.benchmark.plan import BenchOptions, Images, Plan, PlannedNetwork, TensorSet, apply_settings
+from oodshape.benchmark.bench_model import BenchOptions, Images, TensorSet
+from oodshape.benchmark.plan import Plan, PlannedNetwork, apply_settings
 from oodshape.benchmark.run import run_plan
 from oodshape.benchmark.spec import SETTINGS, Benchmark, ModelSpec, OodSpec, hash_benchmark
 from oodshape.core.errors import InputError

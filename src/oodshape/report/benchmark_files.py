@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from oodshape.benchmark.plan import BenchOptions, Plan
+from oodshape.benchmark.bench_model import BenchOptions
+from oodshape.benchmark.plan import Plan
 from oodshape.benchmark.results import RunResults
 from oodshape.benchmark.run import run_plan
 from oodshape.benchmark.spec import Benchmark

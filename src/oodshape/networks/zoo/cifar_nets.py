@@ -12,46 +12,37 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from oodshape.core.errors import InputError
-
 
 class DenseNet(nn.Module):
     """Three dense blocks, then the mean over places: images [N, 3, 32, 32] -> logits [N, classes].
 
-    >>> net = DenseNet(depth=10, growth=4).eval()
-    >>> net(torch.zeros(2, 3, 32, 32)).shape, net.features(torch.zeros(2, 3, 32, 32)).shape
-    (torch.Size([2, 10]), torch.Size([2, 9]))
+    >>> DenseNet(layers=1, growth=4).eval()(torch.zeros(2, 3, 32, 32)).shape
+    torch.Size([2, 10])
     """
 
-    def __init__(self, classes: int = 10, *, depth: int = 100, growth: int = 12, reduction: float = 0.5) -> None:
-        """`depth` counts the convolutions and the head: three blocks of (depth - 4) / 6 bottleneck layers."""
+    def __init__(self, classes: int = 10, *, layers: int = 16, growth: int = 12) -> None:
+        """`layers` are those of each block: (depth - 4) / 6."""
         super().__init__()
-        if depth < 10 or (depth - 4) % 6:
-            raise InputError(f"depth must be 4 + 6 times the layers per block (10, 16, ... 100), got {depth}")
-        layers, width = (depth - 4) // 6, 2 * growth
+        width = 2 * growth
         self.conv1 = nn.Conv2d(3, width, 3, padding=1, bias=False)
         self.block1 = _DenseBlock(layers, width, growth)
         width += layers * growth
-        self.trans1 = _Transition(width, int(reduction * width))
-        width = int(reduction * width)
+        self.trans1 = _Transition(width, width // 2)
+        width //= 2
         self.block2 = _DenseBlock(layers, width, growth)
         width += layers * growth
-        self.trans2 = _Transition(width, int(reduction * width))
-        width = int(reduction * width)
+        self.trans2 = _Transition(width, width // 2)
+        width //= 2
         self.block3 = _DenseBlock(layers, width, growth)
         width += layers * growth
         self.bn1 = nn.BatchNorm2d(width)
         self.fc = nn.Linear(width, classes)
 
-    def features(self, images: Tensor) -> Tensor:
-        """[N, 3, H, W] images -> [N, width] features, none negative; the width is 342 at depth 100."""
+    def forward(self, images: Tensor) -> Tensor:
+        """[N, 3, H, W] images -> [N, classes] logits; the features are never negative."""
         maps = self.trans1(self.block1(self.conv1(images)))
         maps = self.block3(self.trans2(self.block2(maps)))
-        return functional.relu(self.bn1(maps)).mean((2, 3))
-
-    def forward(self, images: Tensor) -> Tensor:
-        """[N, 3, H, W] images -> [N, classes] logits."""
-        logits: Tensor = self.fc(self.features(images))
+        logits: Tensor = self.fc(functional.relu(self.bn1(maps)).mean((2, 3)))
         return logits
 
 
@@ -99,10 +90,8 @@ WIDTHS = (64, 128, 256, 512)
 class SmallResNet18(nn.Module):
     """Four stages of two blocks: images [N, 3, H, W] -> logits [N, classes].
 
-    >>> import torch
-    >>> net = SmallResNet18(3).eval()
-    >>> net(torch.zeros(2, 3, 32, 32)).shape, net.features(torch.zeros(2, 3, 32, 32)).shape
-    (torch.Size([2, 3]), torch.Size([2, 512]))
+    >>> SmallResNet18(3).eval()(torch.zeros(2, 3, 32, 32)).shape
+    torch.Size([2, 3])
     """
 
     def __init__(self, classes: int = 10) -> None:
@@ -116,16 +105,12 @@ class SmallResNet18(nn.Module):
         self.layer4 = _residual_stage(WIDTHS[2], WIDTHS[3], 2)
         self.fc = nn.Linear(WIDTHS[3], classes)
 
-    def features(self, images: Tensor) -> Tensor:
-        """[N, 3, H, W] images -> [N, 512] features, none negative."""
+    def forward(self, images: Tensor) -> Tensor:
+        """[N, 3, H, W] images -> [N, classes] logits; the features are never negative."""
         maps = functional.relu(self.bn1(self.conv1(images)))
         for stage in (self.layer1, self.layer2, self.layer3, self.layer4):
             maps = stage(maps)
-        return maps.mean((2, 3))
-
-    def forward(self, images: Tensor) -> Tensor:
-        """[N, 3, H, W] images -> [N, classes] logits."""
-        logits: Tensor = self.fc(self.features(images))
+        logits: Tensor = self.fc(maps.mean((2, 3)))
         return logits
 
 
@@ -154,10 +139,8 @@ def _residual_stage(before: int, width: int, stride: int) -> nn.Sequential:
 class MixerNano(nn.Module):
     """Patches, mixer layers, LayerNorm, the mean over tokens: images [N, 3, 32, 32] -> logits [N, classes].
 
-    >>> import torch
-    >>> net = MixerNano().eval()
-    >>> net(torch.zeros(2, 3, 32, 32)).shape, net.features(torch.zeros(2, 3, 32, 32)).shape
-    (torch.Size([2, 10]), torch.Size([2, 128]))
+    >>> MixerNano().eval()(torch.zeros(2, 3, 32, 32)).shape
+    torch.Size([2, 10])
     """
 
     def __init__(self, classes: int = 10) -> None:
@@ -169,15 +152,10 @@ class MixerNano(nn.Module):
         self.ln = nn.LayerNorm(width)
         self.clf = nn.Linear(width, classes)
 
-    def features(self, images: Tensor) -> Tensor:
-        """[N, 3, 32, 32] images -> [N, width] features of both signs."""
-        tokens = self.patch_emb(images).flatten(2).transpose(1, 2)
-        mean: Tensor = self.ln(self.mixer_layers(tokens)).mean(1)
-        return mean
-
     def forward(self, images: Tensor) -> Tensor:
-        """[N, 3, 32, 32] images -> [N, classes] logits."""
-        logits: Tensor = self.clf(self.features(images))
+        """[N, 3, 32, 32] images -> [N, classes] logits; the features have both signs."""
+        tokens = self.patch_emb(images).flatten(2).transpose(1, 2)
+        logits: Tensor = self.clf(self.ln(self.mixer_layers(tokens)).mean(1))
         return logits
 
 
