@@ -110,15 +110,7 @@ def _once(prepared: Plan) -> tuple[RunResults, KeptScores]:
     said["run"] = run_recipe(benchmark, options, prepared.in_memory)
     with progress_bar("ties", None, options.progress):
         equals = list(find_ties(kept))
-    results = RunResults(
-        tuple(rows),
-        said,
-        tuple(skipped),
-        tuple(curves),
-        tuple(means),
-        tuple(equals),
-        tuple(failed),
-    )
+    results = RunResults(tuple(rows), said, tuple(skipped), tuple(curves), tuple(means), tuple(equals), tuple(failed))
     return results, kept
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import re
 import tomllib
@@ -12,7 +11,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from oodshape.core.errors import InputError
+from oodshape.core.errors import InputError, unknown
 from oodshape.core.files import one_line
 
 ID_SETS = ("imagenet", "cifar10", "cifar100")  # of the paper
@@ -144,9 +143,8 @@ class Benchmark:
             text = (files("oodshape.benchmark.specs") / f"{name_or_file}.toml").read_text(encoding="utf-8")
             return replace(cls.parse(text, where=f"benchmark {name_or_file}", base=Path.cwd()), shipped=True)
         if path.suffix != ".toml" or not path.is_file():
-            close = difflib.get_close_matches(str(name_or_file), shipped, n=1)
-            hint = f"did you mean {close[0]}?" if close else f"there are {', '.join(shipped)}, or give a .toml file"
-            raise InputError(f"no benchmark {str(name_or_file)!r}; {hint}")
+            there = f"there are {', '.join(shipped)}, or give a .toml file"
+            raise unknown("benchmark", str(name_or_file), shipped, there)
         try:
             text = path.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
@@ -289,9 +287,7 @@ def _table(item: Any, where: str, names: Sequence[str], needed: Sequence[str]) -
         raise InputError(f"{where} must be a table with {', '.join(needed)}")
     for key, value in item.items():
         if key not in names:
-            close = difflib.get_close_matches(key, names, n=1)
-            hint = f"did you mean {close[0]!r}?" if close else f"the keys are {', '.join(names)}"
-            raise InputError(f"{where} has an unknown key {key!r}; {hint}")
+            raise unknown(f"key of {where}", key, names)
         if not isinstance(value, str):
             raise InputError(f"{where}: {key} must be a string, got {value!r}")
     for key in needed:

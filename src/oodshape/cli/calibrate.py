@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json as encoder
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -17,7 +16,7 @@ from oodshape.cli.shared_options import (
     check_inputs,
     resolve_device,
 )
-from oodshape.cli.terminal import say, show_progress, warnings_as_lines
+from oodshape.cli.terminal import say, show_json, show_progress, warnings_as_lines
 from oodshape.core.errors import InputError
 from oodshape.core.files import check_writable
 from oodshape.core.options import CacheOptions, ImageOptions, ModelOptions, RunOptions
@@ -62,7 +61,19 @@ def calibrate(
                 "an exported file holds its network, and its kind of threshold is fixed: leave --model, "
                 "--per-class and --one-threshold out"
             )
-        return _calibrate_exported(guard, out, images, alpha, provider, reading, running, json)
+        from oodshape.guard.export.guarded_file import GuardedFile
+        from oodshape.guard.export.recalibrate import recalibrate
+        from oodshape.images.sources.open_images import in_column
+
+        check_inputs(images, alpha=alpha)
+        run = replace(running, progress=show_progress(json))
+        made = recalibrate(GuardedFile(guard, provider=provider), out, in_column(images, reading.column), alpha, run)
+        if json:
+            show_json(vars(made) | {"out": str(out)})
+            return
+        for line in [*made.lines(), *([] if images is None else [UNKNOWN]), f"guard: {out}"]:
+            say(line)
+        return
     check_inputs(images, guard=guard, model=model, opening=opening, alpha=alpha)
     from oodshape.guard.describe import GuardContents, describe_classes, facts
     from oodshape.guard.guard import Guard
@@ -81,7 +92,7 @@ def calibrate(
         )
     after.save(out)
     if json:
-        typer.echo(encoder.dumps(facts(after)))
+        show_json(facts(after))
         return
     was, now = (GuardContents.of(each).threshold_text for each in (before, after))
     say(f"threshold: {now}, before {was}")
@@ -91,28 +102,3 @@ def calibrate(
     if images is not None:
         say(UNKNOWN)
     say(f"guard: {out}")
-
-
-def _calibrate_exported(
-    file: Path,
-    out: Path,
-    images: str | None,
-    alpha: float | None,
-    provider: str,
-    reading: ImageOptions,
-    running: RunOptions,
-    json: bool,
-) -> None:
-    from oodshape.guard.export.guarded_file import GuardedFile
-    from oodshape.guard.export.recalibrate import recalibrate
-    from oodshape.images.sources.open_images import in_column
-
-    check_inputs(images, alpha=alpha)
-    guarded = GuardedFile(file, provider=provider)
-    run = replace(running, progress=show_progress(json))
-    made = recalibrate(guarded, out, in_column(images, reading.column), alpha, run)
-    if json:
-        typer.echo(encoder.dumps(vars(made) | {"out": str(out)}))
-        return
-    for line in [*made.lines(), *([] if images is None else [UNKNOWN]), f"guard: {out}"]:
-        say(line)

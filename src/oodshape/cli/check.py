@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json as encoder
 from pathlib import Path
 
 import typer
@@ -15,7 +14,7 @@ from oodshape.cli.shared_options import (
     check_inputs,
     resolve_device,
 )
-from oodshape.cli.terminal import UNREADABLE, command_line, console, say, show_progress, warnings_as_lines
+from oodshape.cli.terminal import UNREADABLE, command_line, console, say, show_json, show_progress, warnings_as_lines
 from oodshape.core.files import check_writable
 from oodshape.core.options import ImageOptions, ModelOptions, RunOptions, SubsetOptions
 
@@ -66,7 +65,7 @@ def check(
             "sets": found.rows(),
         }
         sanity = None if fitted.about.sanity is None else fitted.about.sanity.accepted(fitted.detector)
-        typer.echo(encoder.dumps(said | {"unreadable": found.unreadable, "sanity": sanity}))
+        show_json(said | {"unreadable": found.unreadable, "sanity": sanity})
     else:
         print_columns(HEAD, check_rows(found), console())
         say(NOTE)

@@ -61,14 +61,6 @@ def data(
         sys.stderr.write("no data folder was named: --data DIR or OODSHAPE_DATA\n")
 
 
-def _states(root: Path | None, benchmark: str) -> list[DatasetStatus]:
-    if benchmark not in CATALOG:
-        raise unknown("benchmark", benchmark, CATALOG)
-    if root is not None:
-        return list_status(root, benchmark)
-    return [DatasetStatus(benchmark, role, entry, "missing") for role, entry in CATALOG[benchmark]]
-
-
 def overview(root: Path | None) -> Iterator[str]:
     """A line per benchmark: how many sets are there, how many are missing, and the size of these."""
     yield f"{'benchmark':<20} {'present':>7} {'missing':>7}  size of the missing files"
@@ -83,8 +75,11 @@ def overview(root: Path | None) -> Iterator[str]:
 
 def describe(root: Path | None, benchmark: str) -> Iterator[str]:
     """A block per set: its state, and for what is missing each address and path on a line of its own."""
+    if benchmark not in CATALOG:
+        raise unknown("benchmark", benchmark, CATALOG)
+    missing = [DatasetStatus(benchmark, role, entry, "missing") for role, entry in CATALOG[benchmark]]
     shown = set[Download]()
-    for row in _states(root, benchmark):
+    for row in missing if root is None else list_status(root, benchmark):
         expected = "unknown" if row.entry.images is None else f"{row.entry.images:,}"
         yield f"{row.entry.name} ({row.role}): {row.state}, {row.images or 0:,} images of {expected}"
         yield from _wrap_text(row.reason)
@@ -193,19 +188,16 @@ def get(wanted: Wanted, *, yes: bool, unverified: bool) -> None:
     if not wanted:
         typer.echo("nothing to download: all files are there")
     if [source for source in todo if source not in ready] and not yes:
-        _ask(f"Download {len(todo)} files, {_size(todo)}?")
+        question = f"Download {len(todo)} files, {_size(todo)}?"
+        if not sys.stdin.isatty():
+            raise InputError(f"{question} Standard input is no terminal that could answer: add --yes")
+        typer.confirm(question, abort=True)
     errors = [f"{', '.join(source.file for source in refused)}: {why}"] if refused else []
     errors = _obtain_all(todo, unverified) + errors
     for error in errors[:-1]:
         typer.echo(f"error: {error}", err=True)
     if errors:
         raise InputError(errors[-1])
-
-
-def _ask(question: str) -> None:
-    if not sys.stdin.isatty():
-        raise InputError(f"{question} Standard input is no terminal that could answer: add --yes")
-    typer.confirm(question, abort=True)
 
 
 def _obtain_all(todo: Wanted, unverified: bool) -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json as encoder
 import shlex
 from dataclasses import replace
 from pathlib import Path
@@ -18,12 +17,11 @@ from oodshape.cli.shared_options import (
     PreprocessingOption,
     cache_folder,
     check_inputs,
-    model_words,
     parse_preprocessing,
     ray_pool,
     resolve_device,
 )
-from oodshape.cli.terminal import is_quiet, say, show_progress, warnings_as_lines
+from oodshape.cli.terminal import is_quiet, say, show_json, show_progress, warnings_as_lines
 from oodshape.core.errors import InputError
 from oodshape.core.files import check_writable
 from oodshape.core.options import CacheOptions, HeadOptions, ImageOptions, ModelOptions, RunOptions, SubsetOptions
@@ -106,7 +104,7 @@ def fit(
             guard = Guard.fit(source, cache=cache_folder(keeping.cache), **options, **vars(reading), **vars(run))
     guard.save(out)
     if json:
-        typer.echo(encoder.dumps(facts(guard)))
+        show_json(facts(guard))
         return
     for line in [*lines, *describe_selection(guard)]:
         say(line)
@@ -121,7 +119,9 @@ def fit(
     if calibrate is None:
         say("for a guarantee, give --calibrate images that the network was not trained on")
     say(f"guard: {out}")
-    words = ["--guard", str(out), *model_words(model, opening)]
+    words = ["--guard", str(out), "--model", model]
+    words += [] if opening.weights is None else ["--weights", str(opening.weights)]
+    words += ["--trust-code"] if opening.trust_code else []
     words += [] if opening.device == AUTO else ["--device", str(opening.device)]
     words += ["--images", "FOLDER", "--out", "scores.csv"]
     if not is_quiet():

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json as encoder
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from oodshape.cli.shared_options import JsonOption
-from oodshape.cli.terminal import say
+from oodshape.cli.terminal import say, show_json
 
 
 def inspect(
@@ -35,7 +34,7 @@ def inspect(
             found, width = facts(contents), 14
             rows = list(lines(contents))
     if json:
-        typer.echo(encoder.dumps(found))
+        show_json(found)
         return
     for what, value in rows:
         say(f"{what:<{width}} {value}", indent=width + 1)

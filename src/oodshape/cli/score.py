@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json as encoder
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -19,7 +18,7 @@ from oodshape.cli.shared_options import (
     ray_pool,
     resolve_device,
 )
-from oodshape.cli.terminal import UNREADABLE, command_line, say, show_progress, warnings_as_lines
+from oodshape.cli.terminal import UNREADABLE, command_line, say, show_json, show_progress, warnings_as_lines
 from oodshape.core.errors import InputError
 from oodshape.core.files import check_writable
 from oodshape.core.options import ImageOptions, ModelOptions, RunOptions
@@ -89,7 +88,7 @@ def score(
     if page is not None:
         write_scored_page(fitted, source, listing, scored_set, page, Origin(command_line(), str(guard)))
     if out is not None and json:
-        typer.echo(encoder.dumps(vars(tally) | {"out": str(out)}))
+        show_json(vars(tally) | {"out": str(out)})
     else:
         for line in [
             *tally.lines(),

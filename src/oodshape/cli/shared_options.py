@@ -161,13 +161,6 @@ def resolve_device(opening: ModelOptions) -> ModelOptions:
     return replace(opening, device=str(device))
 
 
-def model_words(model: str, opening: ModelOptions) -> list[str]:
-    """The options that name the same model to another command."""
-    given = {"--model": model, "--weights": opening.weights}
-    words = [word for name, value in given.items() if value is not None for word in (name, str(value))]
-    return [*words, "--trust-code"] if opening.trust_code else words
-
-
 def cache_folder(cache: Path | None) -> Path | None:
     """The folder that keeps features: the one that was named, the user's own by default, or none."""
     from oodshape.core.machine import default_cache

@@ -23,16 +23,7 @@ from oodshape.report.method_styles import BLOCKS, display_name, method_style, ta
 from oodshape.report.pages.html import document, page_json, read_web, section, write_html
 from oodshape.report.tables.table import DEFAULT_COLUMNS, Column, Table, list_caveats, list_skipped, make_table
 
-SCRIPTS = (
-    "elements.js",
-    "data.js",
-    "filters.js",
-    "table.js",
-    "charts.js",
-    "state.js",
-    "top.js",
-    "page.js",
-)
+SCRIPTS = ("elements.js", "data.js", "filters.js", "table.js", "charts.js", "state.js", "top.js", "page.js")
 COST = ("fit_seconds", "image_ms")
 LESSON = (
     "These networks are tiny: methods that measure distances among features win here. On ImageNet, OptFS has the "

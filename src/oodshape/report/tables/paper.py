@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
@@ -17,7 +17,7 @@ from oodshape.benchmark.spec import Benchmark
 from oodshape.core.errors import InputError
 from oodshape.core.files import reading
 from oodshape.metrics.registry import DEFAULT_METRICS, METRICS
-from oodshape.report.tables.table import Cell, Column, Entry, Line, Table
+from oodshape.report.tables.table import Cell, Entry, Line, Table
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -67,11 +67,20 @@ def compare_with_paper(table: Table, results: RunResults, kind: str, model: str 
     for line in table.lines:
         entries: list[Entry] = []
         for entry, figures in zip(line.entries, columns, strict=True):
-            entries += [entry, *_paper_entries(entry, table.columns, figures.get(line.method, {}), same)]
+            paper = figures.get(line.method, {})
+            pairs = [
+                _difference(cell.text, paper.get(column.name), 2, same)
+                for cell, column in zip(entry.cells, table.columns, strict=True)
+            ]
+            entries += [entry, *(Entry(tuple(map(Cell, texts))) for texts in zip(*pairs, strict=True))]
         lines.append(Line(line.method, tuple(entries), line.rule))
     heads = [part for name in table.groups for part in (name, f"{name} (paper)", f"{name} (difference)")]
-    notes = (*table.notes, *_notes(kind), *(() if same else (OTHER_SETS,)))
-    return replace(table, groups=tuple(heads), lines=tuple(lines), notes=notes, names=OURS)
+    notes = ["(paper): as the paper prints it (Zhao et al., ICLR 2024). (difference): ours minus the paper's."]
+    if kind != "ood":
+        sets = "four" if kind == "standard4" else "eight"
+        notes.append(f"The paper's figures are means over all {sets} OOD sets and full data sets.")
+    notes += [] if same else [OTHER_SETS]
+    return replace(table, groups=tuple(heads), lines=tuple(lines), notes=(*table.notes, *notes), names=OURS)
 
 
 def _averaged(columns: list[dict[str, Figures]]) -> dict[str, Figures]:
@@ -93,16 +102,6 @@ def find_comparable_set(results: RunResults) -> str:
     return id_set
 
 
-def _paper_entries(entry: Entry, columns: Iterable[Column], paper: Figures, same: bool) -> tuple[Entry, Entry]:
-    """The paper's figures and the differences, both as printed, neither ranked."""
-    theirs, gaps = [], []
-    for cell, column in zip(entry.cells, columns, strict=True):
-        text, gap = _difference(cell.text, paper.get(column.name), 2, same)
-        theirs.append(Cell(text))
-        gaps.append(Cell(gap))
-    return Entry(tuple(theirs)), Entry(tuple(gaps))
-
-
 def _difference(ours: str, paper: float | None, decimals: int, same: bool) -> tuple[str, str]:
     """The paper's figure and ours minus it, as printed; - where one is missing or they are not of the `same` thing."""
     if paper is None:
@@ -114,13 +113,6 @@ def _difference(ours: str, paper: float | None, decimals: int, same: bool) -> tu
 def paper_sets(id_set: str) -> tuple[str, ...]:
     """The names of the OOD sets that the paper tests networks of an ID set on."""
     return tuple(ood.name for ood in Benchmark.load(id_set).ood)
-
-
-def _notes(kind: str) -> Iterable[str]:
-    yield "(paper): as the paper prints it (Zhao et al., ICLR 2024). (difference): ours minus the paper's."
-    if kind != "ood":
-        sets = "four" if kind == "standard4" else "eight"
-        yield f"The paper's figures are means over all {sets} OOD sets and full data sets."
 
 
 OTHER_SETS = "No difference where our mean is over other OOD sets than the paper's."
