@@ -55,7 +55,6 @@ NO_IMAGES = (
 )
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class Auto(ScoreRecipe):
     """Fuse the `fuse` candidates with the largest mean AUROC over three proxy OOD sets, and those in `always`.
 

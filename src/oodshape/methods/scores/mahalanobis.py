@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 
 import numpy as np
@@ -24,7 +24,6 @@ Shrinkage = Literal["oas", "likelihood"]
 AT_ONCE = 256  # classes, and columns of a matrix: no copy is made of all of them
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class Clusters(FittedScore):
     """-min over classes of ||(z - center) A - mean_c||^2, with z / ||z|| in place of z if `unit`."""
 
@@ -45,7 +44,6 @@ class Clusters(FittedScore):
         return (seen.directions if self.unit else seen.features) - self.tensor("center", seen.features)
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class RelativeClusters(Clusters):
     """The same plus the squared distance to all images as one Gaussian."""
 
@@ -57,7 +55,6 @@ class RelativeClusters(Clusters):
         return super().of(seen) + z.square().sum(dim=1)
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class Unlike(FittedScore):
     """log of the squared distance to some images that are not ID, less that to the nearest class.
 
@@ -125,7 +122,6 @@ class _Classes(NamedTuple):
         return freeze_array(means)
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class Mds(ScoreRecipe):
     """-min_c (z - mu_c)' S^-1 (z - mu_c): MDS (Lee et al., 2018) on the features as they are.
 
@@ -191,7 +187,6 @@ class Mds(ScoreRecipe):
         return train.moments(self.needs).parts[self._sums.scatter].copy()
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class Rmds(Mds):
     """MDS minus the same with one Gaussian over all images: RMDS (Ren et al., 2021).
 
@@ -208,7 +203,6 @@ class Rmds(Mds):
         return RelativeClusters(within.center, within.whitening, within.means, background, unit=within.unit)
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class MdsPlus(Mds):
     """MDS on features of length 1, z / ||z||: MDS++ (Mueller & Hein, 2025)."""
 
@@ -217,7 +211,6 @@ class MdsPlus(Mds):
         return UNIT
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class RmdsPlus(Rmds):
     """RMDS on features of length 1: RMDS++ (Ren et al., 2021; Mueller & Hein, 2025)."""
 
