@@ -146,33 +146,27 @@ def _networks(
     skipped: list[tuple[str, str]] = []
     for spec in specs:
         file = benchmark.base / Path(spec.weights).expanduser() if spec.weights else None
-        kind, _, rest = spec.name.partition(":")
-        if kind == "hf" or spec.name.lower().endswith(".pt2"):  # a folder or a file next to the benchmark's
+        name, steps = spec.name, None
+        kind, _, rest = name.partition(":")
+        if kind == "hf" or name.lower().endswith(".pt2"):  # a folder or a file next to the benchmark's
             here = benchmark.base / Path(rest or kind).expanduser()
-            name = f"{'hf:' if rest else ''}{here}" if here.exists() else spec.name
-            found[spec.title] = _named(benchmark, spec, name, file)
-            continue
-        if rest and kind != "zoo":
-            found[spec.title] = _named(benchmark, spec, spec.name, file)
-            continue
-        name = rest or kind
-        file = file or zoo.find_weights(name, options.weights)
-        if file is None and zoo.model_entry(name).id_set != "digits":
-            more = f", or name a folder that holds {spec.checkpoints}" if spec.checkpoints else ""
-            skipped.append((spec.title, zoo.weights_needed(name, options.weights) + more))
-            continue
-        paper = (spec.preprocessing or benchmark.preprocessing) == "paper"
-        steps = zoo.model_entry(name).paper if paper else None
-        found[spec.title] = replace(_named(benchmark, spec, ZOO + name, file), preprocessing=steps)
+            name = f"{'hf:' if rest else ''}{here}" if here.exists() else name
+        elif kind == "zoo" or not rest:
+            name = rest or kind
+            file = file or zoo.find_weights(name, options.weights)
+            if file is None and zoo.model_entry(name).id_set != "digits":
+                more = f", or name a folder that holds {spec.checkpoints}" if spec.checkpoints else ""
+                skipped.append((spec.title, zoo.weights_needed(name, options.weights) + more))
+                continue
+            if (spec.preprocessing or benchmark.preprocessing) == "paper":
+                steps = zoo.model_entry(name).paper
+            name = ZOO + name
+        classes = read_class_names(benchmark.base / Path(spec.classes).expanduser()) if spec.classes else ()
+        prompt = spec.prompt or PROMPT
+        found[spec.title] = PlannedNetwork(spec, name, file, steps, classes=classes, prompt=prompt)
     if not found:
         raise InputError(f"no network of {benchmark.name} has weights here; {skipped[0][0]} {skipped[0][1]}")
     return found, skipped
-
-
-def _named(benchmark: Benchmark, spec: ModelSpec, name: str, weights: Path | None) -> PlannedNetwork:
-    """The network of a spec, with the class names of its file."""
-    classes = read_class_names(benchmark.base / Path(spec.classes).expanduser()) if spec.classes else ()
-    return PlannedNetwork(spec, name, weights, classes=classes, prompt=spec.prompt or PROMPT)
 
 
 def _training_runs(spec: ModelSpec, folder: Path | None) -> list[ModelSpec]:

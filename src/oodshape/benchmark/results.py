@@ -10,7 +10,9 @@ from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import Any, Literal, get_args
+
+from pandas import DataFrame
 
 import oodshape
 from oodshape.benchmark.comparisons import Average, Ties
@@ -22,9 +24,6 @@ from oodshape.methods.describe import format_short_recipe
 from oodshape.methods.detector import Method
 from oodshape.metrics.detection import Estimate
 from oodshape.metrics.registry import METRICS, check_metrics, flatten_metrics, gather_metrics
-
-if TYPE_CHECKING:
-    from pandas import DataFrame
 
 FORMAT = 5
 LISTS = ("rows", "curves", "averages_of", "ties", "failed")
@@ -131,8 +130,6 @@ class RunResults:
     @property
     def frame(self) -> DataFrame:
         """A new DataFrame with one line per row, flat: a metric has the columns NAME, NAME_low and NAME_high."""
-        from pandas import DataFrame
-
         return DataFrame([row.flat() for row in self.rows])
 
     def names(self, column: Literal["model", "method", "ood", "benchmark"]) -> list[str]:

@@ -6,17 +6,19 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
+
+from matplotlib import style as matplotlib_style
+from matplotlib.axes import Axes
+from matplotlib.axis import Axis
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import LogLocator, NullLocator
+from pandas import DataFrame
 
 from oodshape.core.files import replacing
 from oodshape.report.method_styles import CHOICE, FAMILIES, display_name, method_family, method_style
 from oodshape.report.palette import INKS, OOD_COLOR, PALE, TEXT, WASH
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.axis import Axis
-    from matplotlib.figure import Figure
-    from pandas import DataFrame
 
 WIDTH, WIDE = 3.3, 6.9  # inches: one column of a paper, and both
 ACROSS = 4  # networks next to each other
@@ -41,8 +43,6 @@ _VARIANTS: dict[str, tuple[str, Any]] = {
 @contextmanager
 def use_style() -> Iterator[None]:
     """Apply the matplotlib settings of all figures."""
-    from matplotlib import style as matplotlib_style
-
     colors = dict.fromkeys(("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color"), TEXT)
     with matplotlib_style.context(["oodshape.studies.paper", colors]), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph .* missing", UserWarning)
@@ -51,8 +51,6 @@ def use_style() -> Iterator[None]:
 
 def create_panels(height: float, rows: int = 1, columns: int = 1, **settings: Any) -> tuple[Figure, list[Axes]]:
     """Create a figure as wide as a column of a paper, or as both for several columns, and its axes, row by row."""
-    from matplotlib.figure import Figure
-
     figure = Figure(figsize=(WIDTH if columns == 1 else WIDE, height), layout="constrained")
     axes = figure.subplots(rows, columns, squeeze=False, **settings)
     return figure, list(axes.ravel())
@@ -142,8 +140,6 @@ def missing_percent(auroc: float) -> float:
 
 def scale_toward_hundred(axes: Axes, *sides: str) -> None:
     """Make axes ("x", "y") of `missing_percent` logarithmic, and label them with the AUROC."""
-    from matplotlib.ticker import LogLocator, NullLocator
-
     for side in sides:
         axis: Axis = getattr(axes, f"{side}axis")
         getattr(axes, f"set_{side}scale")("log")
@@ -194,8 +190,6 @@ def name_points(axes: Axes, points: Sequence[Point], pale: Sequence[Point] = ())
 
 def add_family_legend(figure: Figure, names: Sequence[str], more: Mapping[str, Any]) -> None:
     """Add a legend of the families of these methods, and of `more` lines by label, below the axes."""
-    from matplotlib.lines import Line2D
-
     first = {method_family(name): name for name in reversed(names)}
     looks: dict[str, Any] = {
         title: {"linestyle": "none", "marker": MARKERS[own], "color": method_style(first[own]).color}

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+from pandas import DataFrame, concat
 
 from oodshape.benchmark.results import CONVENTION
 from oodshape.core.files import replacing
@@ -15,9 +16,6 @@ from oodshape.studies import plotting
 from oodshape.studies.catalog import STUDIES
 from oodshape.studies.load_networks import StudyNetwork
 from oodshape.studies.tables import supported_decimals
-
-if TYPE_CHECKING:
-    from pandas import DataFrame
 
 
 def write_study(name: str, networks: Sequence[StudyNetwork], folder: Path, *, paper: bool = False) -> Iterator[Path]:
@@ -51,8 +49,6 @@ def write_study(name: str, networks: Sequence[StudyNetwork], folder: Path, *, pa
 
 def compute_study(name: str, networks: Sequence[StudyNetwork]) -> DataFrame:
     """Return the tidy rows of a study for all networks, with the columns network and family first."""
-    from pandas import concat
-
     frames = []
     for network in networks:
         frame = STUDIES[name].compute(network)

@@ -10,6 +10,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING
 
 import numpy as np
+from pandas import DataFrame
 
 from oodshape.benchmark.results import RunResults
 from oodshape.core.columns import print_columns
@@ -20,7 +21,6 @@ from oodshape.report.tables.markdown_latex import format_cells
 from oodshape.report.tables.table import list_skipped
 
 if TYPE_CHECKING:
-    from pandas import DataFrame
     from rich.console import Console
 
 # benchmark -> the leaderboard's file with its figures
@@ -96,8 +96,6 @@ def openood_tables(results: RunResults) -> Iterator[tuple[DataFrame, str, list[s
 
     Results of other benchmarks than OpenOOD's have none.
     """
-    from pandas import DataFrame
-
     figures = OpenOODFigures(results)
     ours = any(name.startswith("openood-") for name in results.names("benchmark"))
     for network, titles in figures.runs.items() if ours else ():

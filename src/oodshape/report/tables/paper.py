@@ -10,7 +10,8 @@ from functools import cache
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from statistics import mean
-from typing import TYPE_CHECKING
+
+from pandas import DataFrame
 
 from oodshape.benchmark.results import RunResults
 from oodshape.benchmark.spec import Benchmark
@@ -18,9 +19,6 @@ from oodshape.core.errors import InputError
 from oodshape.core.files import reading
 from oodshape.metrics.registry import DEFAULT_METRICS, METRICS
 from oodshape.report.tables.table import Cell, Entry, Line, Table
-
-if TYPE_CHECKING:
-    from pandas import DataFrame
 
 STANDARD4 = ("iNaturalist", "SUN", "Places", "Texture")  # the sets of MOS, on which most papers report
 Figures = dict[str, float]  # in percent, by the metric's name
@@ -226,8 +224,6 @@ def compare_study_with_paper(study: str, frame: DataFrame, id_sets: Mapping[str,
 
     `id_sets` names the ID set of each network.
     """
-    from pandas import DataFrame
-
     table, lines = STUDIES[study], []
     wanted = set(map(_plain, paper_sets("imagenet")))
     sets = {name: set(map(_plain, part["ood"])) for name, part in frame.groupby("network") if "ood" in part}

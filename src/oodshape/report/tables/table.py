@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 import numpy as np
+from pandas import DataFrame
 
 from oodshape.benchmark.results import CONVENTION, Axis, RunResults
 from oodshape.benchmark.spec import AUTHORS
@@ -16,9 +16,6 @@ from oodshape.core.text import format_count, join_names
 from oodshape.methods.records import OWN
 from oodshape.metrics.registry import DEFAULT_METRICS, MAIN, Metric, find_metric
 from oodshape.report.method_styles import table_block
-
-if TYPE_CHECKING:
-    from pandas import DataFrame
 
 TIED = " ="
 AVERAGE = "Average"
