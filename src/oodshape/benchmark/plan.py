@@ -21,11 +21,11 @@ from oodshape.methods.registry import METHODS, authors_methods, find_record, mak
 from oodshape.networks import zoo
 from oodshape.networks.classifier import guess_family
 from oodshape.networks.head import Head
+from oodshape.networks.hugging_face import PROMPT
 from oodshape.networks.loading import Model as AnyModel
 from oodshape.networks.loading import open_model, runs_named_code
 from oodshape.networks.loading import override as native_preprocessing
 from oodshape.networks.model_names import KNOWN, read_class_names
-from oodshape.networks.zero_shot import PROMPT
 
 ZOO = "zoo:"
 OPENOOD = "openood"  # its settings

@@ -174,12 +174,8 @@ class Benchmark:
             raise InputError(f"{where} is not TOML: {one_line(error)}") from None
         id_sets = ("train", "test", "val")
         inside = _table(data.pop("id", None), f"{where}: [id]", id_sets, ("train", "test"))
-        shifted = _list(data, "shifted", where) if "shifted" in data else []
-        items: dict[str, Any] = {
-            "ood": tuple(_made(OodSpec, item, f"{where}: [[ood]]") for item in _list(data, "ood", where)),
-            "models": tuple(_made(ModelSpec, item, f"{where}: [[models]]") for item in _list(data, "models", where)),
-            "shifted": tuple(_made(ShiftedSpec, item, f"{where}: [[shifted]]") for item in shifted),
-        }
+        kinds = {"ood": OodSpec, "models": ModelSpec} | ({"shifted": ShiftedSpec} if "shifted" in data else {})
+        items: dict[str, Any] = {key: _list(data, key, kind, where) for key, kind in kinds.items()}
         top = ("name", "title", "settings", "id_set", "preprocessing", "real")
         _table(data, where, top, ("name",))
         if not NAME.fullmatch(data["name"]):  # results go to a folder of this name
@@ -268,17 +264,14 @@ def hash_benchmark(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def _list(data: dict[str, Any], key: str, where: str) -> list[Any]:
+def _list(data: dict[str, Any], key: str, kind: type[Any], where: str) -> tuple[Any, ...]:
+    """The values of a kind from a list of tables."""
     items = data.pop(key, None)
     if not isinstance(items, list) or not items:
         raise InputError(f"{where}: at least one [[{key}]] is needed")
-    return items
-
-
-def _made(kind: type[Any], item: Any, where: str) -> Any:
     names = [field.name for field in fields(kind)]
     needed = [field.name for field in fields(kind) if field.default is MISSING]
-    return kind(**_table(item, where, names, needed))
+    return tuple(kind(**_table(item, f"{where}: [[{key}]]", names, needed)) for item in items)
 
 
 def _table(item: Any, where: str, names: Sequence[str], needed: Sequence[str]) -> dict[str, Any]:

@@ -41,8 +41,8 @@ from oodshape.methods.detector import Method
 from oodshape.methods.records import find_registered
 from oodshape.methods.registry import as_method, find_record, make_method
 from oodshape.networks.head import Head
+from oodshape.networks.hugging_face import PROMPT
 from oodshape.networks.loading import Model
-from oodshape.networks.zero_shot import PROMPT
 
 DEFAULT = "default"  # in place of a folder: the user's cache
 KINDS = ("near", "far")

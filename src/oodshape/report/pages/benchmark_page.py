@@ -144,11 +144,6 @@ def write_benchmark_page(
 
     `more` are sections behind the leaderboard: id=(title, HTML).
     """
-    write_html(path, render_page(results, columns, **more))
-
-
-def render_page(results: RunResults, columns: Columns = DEFAULT_COLUMNS, **more: tuple[str, str]) -> str:
-    """The page's HTML."""
     overview = make_table(results, "model")
     parts = {
         "title": escape(overview.title),
@@ -172,7 +167,7 @@ def render_page(results: RunResults, columns: Columns = DEFAULT_COLUMNS, **more:
         for place, each in enumerate(collect_curves(results))
         if each
     )
-    return document(overview.title, body, "\n".join(map(read_web, SCRIPTS)), read_web("page_wide.css"), later)
+    write_html(path, document(overview.title, body, SCRIPTS, "page_wide.css", later))
 
 
 def _sub(results: RunResults) -> str:
