@@ -52,12 +52,7 @@ class Row:
     spreads: dict[str, float] = field(default_factory=dict)  # metric -> the standard deviation over these runs
 
     def __post_init__(self) -> None:
-        """Make every number a plain one, and refuse impossible metrics."""
-        kinds = {"int": int, "float | None": float}
-        for each in fields(self):
-            value, kind = getattr(self, each.name), kinds.get(str(each.type))
-            if kind is not None and value is not None and not isinstance(value, (str, bool)):
-                object.__setattr__(self, each.name, kind(value))
+        """Refuse impossible metrics."""
         check_fields(self)
         check_metrics(self.metrics)
         if self.id_accuracy is not None:

@@ -58,14 +58,9 @@ def check(
     if out is not None:
         write_check_page(found, out, source, Origin(command_line(), str(guard)))
     if json:
-        said = {
-            "rejected_id": found.rejected,
-            "guaranteed": found.guaranteed,
-            "used_id": found.used,
-            "sets": found.rows(),
-        }
+        said = {"rejected_id": found.rejected, "guaranteed": found.guaranteed, "used_id": found.used}
         sanity = None if fitted.about.sanity is None else fitted.about.sanity.accepted(fitted.detector)
-        show_json(said | {"unreadable": found.unreadable, "sanity": sanity})
+        show_json(said | {"sets": found.rows(), "unreadable": found.unreadable, "sanity": sanity})
     else:
         print_columns(HEAD, check_rows(found), console())
         say(NOTE)

@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from oodshape.cli.make_command import GLOBAL, Command, Group, make_command
+from oodshape.cli.make_command import Command, Group, make_command
 from oodshape.cli.terminal import set_quiet, show_line
 from oodshape.core.errors import InputError, missing_extra
 from oodshape.core.machine import OFFLINE, is_offline
@@ -47,18 +47,13 @@ def make_app(commands: Iterable[str] = COMMANDS) -> typer.Typer:
 
 
 def find_command(words: Iterable[str]) -> str | None:
-    """Return the command that some words begin with, after options of the program; None where it is not known.
+    """Return the command that some words begin with, after flags of the program; None where it is not known.
 
-    >>> find_command(["--limits", "pixels=9", "-q", "fit", "--help"]), find_command(["--help"])
+    >>> find_command(["--limits=pixels=9", "-q", "fit", "--help"]), find_command(["--help"])
     ('fit', None)
     """
-    rest = iter(words)
-    for word in rest:
-        if GLOBAL.get(word.partition("=")[0]) is None:
-            return word if word in COMMANDS else None
-        if GLOBAL[word.partition("=")[0]] and "=" not in word:
-            next(rest, None)
-    return None
+    first = next((word for word in words if not word.startswith("-")), None)
+    return first if first in COMMANDS else None
 
 
 def main() -> None:
@@ -72,11 +67,8 @@ def main() -> None:
             make_app(COMMANDS if command is None else [command])()
         finally:
             sys.stdout.flush()  # what cannot be written is an error of this command, not of the interpreter
-    except ModuleNotFoundError as error:
-        show_line(f"error: {missing_extra(error)}")
-        sys.exit(2)
-    except InputError as error:
-        show_line(f"error: {error}")
+    except (ModuleNotFoundError, InputError) as error:
+        show_line(f"error: {missing_extra(error) if isinstance(error, ModuleNotFoundError) else error}")
         sys.exit(2)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # the interpreter flushes once more

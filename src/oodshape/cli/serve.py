@@ -31,6 +31,7 @@ def serve(
     Args:
         file: The file that export wrote.
         host: The address to listen at; 0.0.0.0 for all.
+        port: The port to listen at; 0 for any.
         workers: Processes that score images, each with the network in memory [default: cores].
         watch: Watch the p-values; a shift shows in metrics and log.
         state: Store what the watch saw here, and continue from it.

@@ -229,8 +229,8 @@ def _groups(ood: Any) -> dict[str, tuple[str, Given]]:
             f"got {'an empty one' if isinstance(ood, Mapping) else type(ood).__name__}"
         )
     kinds = all(kind in KINDS and isinstance(sets, Mapping) for kind, sets in ood.items())
-    flat = [(kind, str(name), given) for kind, sets in ood.items() for name, given in sets.items()] if kinds else None
-    pairs = flat if flat is not None else [("", str(name), given) for name, given in ood.items()]
+    nested = ood if kinds else {"": ood}
+    pairs = [(kind, str(name), given) for kind, sets in nested.items() for name, given in sets.items()]
     found = {name: (kind, given) for kind, name, given in pairs}
     wrong = next((name for name in ("train", "test", "id") if name in found), None)
     if wrong is not None or len(found) < len(pairs):

@@ -22,7 +22,7 @@ from oodshape.report.palette import INKS, OOD_COLOR, PALE, TEXT, WASH
 
 WIDTH, WIDE = 3.3, 6.9  # inches: one column of a paper, and both
 ACROSS = 4  # networks next to each other
-FORMATS = ("svg", "pdf", "png")
+FORMATS: dict[str, Any] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}, "png": {}}  # with metadata
 MARKERS = dict(zip(FAMILIES, ("o", "s", "D", "^", "*", "P"), strict=True))
 FLOOR = 0.01  # percent: the smallest drawn distance from an AUROC of 100
 TOWARDS = "logarithmic towards 100"
@@ -114,14 +114,12 @@ def add_legend(figure: Figure, columns: int, handles: Any = None, labels: Any = 
 
 def save_figure(figure: Figure, folder: Path, name: str) -> list[Path]:
     """Write the figure as SVG, PDF and PNG, and return the paths."""
-    stamps: dict[str, Any] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}, "png": {}}
     folder.mkdir(parents=True, exist_ok=True)
-    paths = [folder / f"{name}.{kind}" for kind in FORMATS]
     with use_style():
-        for path, kind in zip(paths, FORMATS, strict=True):
-            with replacing(path) as temporary:
-                figure.savefig(temporary, format=kind, dpi=220, metadata=stamps[kind])
-    return paths
+        for kind, metadata in FORMATS.items():
+            with replacing(folder / f"{name}.{kind}") as temporary:
+                figure.savefig(temporary, format=kind, dpi=220, metadata=metadata)
+    return [folder / f"{name}.{kind}" for kind in FORMATS]
 
 
 class Point(NamedTuple):

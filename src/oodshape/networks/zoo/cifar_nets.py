@@ -8,6 +8,8 @@ parameters): those of github.com/omihub777/MLP-Mixer-CIFAR.
 
 from __future__ import annotations
 
+from collections import OrderedDict
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
@@ -25,15 +27,15 @@ class DenseNet(nn.Module):
         super().__init__()
         width = 2 * growth
         self.conv1 = nn.Conv2d(3, width, 3, padding=1, bias=False)
-        self.block1 = _DenseBlock(layers, width, growth)
+        self.block1 = _dense_block(layers, width, growth)
         width += layers * growth
-        self.trans1 = _Transition(width, width // 2)
+        self.trans1 = _transition(width)
         width //= 2
-        self.block2 = _DenseBlock(layers, width, growth)
+        self.block2 = _dense_block(layers, width, growth)
         width += layers * growth
-        self.trans2 = _Transition(width, width // 2)
+        self.trans2 = _transition(width)
         width //= 2
-        self.block3 = _DenseBlock(layers, width, growth)
+        self.block3 = _dense_block(layers, width, growth)
         width += layers * growth
         self.bn1 = nn.BatchNorm2d(width)
         self.fc = nn.Linear(width, classes)
@@ -46,16 +48,10 @@ class DenseNet(nn.Module):
         return logits
 
 
-class _DenseBlock(nn.Module):
+def _dense_block(layers: int, width: int, growth: int) -> nn.Sequential:
     """Bottleneck layers, each of which reads the maps of all before it and adds `growth` new ones."""
-
-    def __init__(self, layers: int, width: int, growth: int) -> None:
-        super().__init__()
-        self.layer = nn.Sequential(*(_Bottleneck(width + i * growth, growth) for i in range(layers)))
-
-    def forward(self, maps: Tensor) -> Tensor:
-        out: Tensor = self.layer(maps)
-        return out
+    parts = (_Bottleneck(width + i * growth, growth) for i in range(layers))
+    return nn.Sequential(OrderedDict(layer=nn.Sequential(*parts)))
 
 
 class _Bottleneck(nn.Module):
@@ -72,16 +68,10 @@ class _Bottleneck(nn.Module):
         return torch.cat([maps, new], 1)
 
 
-class _Transition(nn.Module):
-    """Fewer maps of half the side."""
-
-    def __init__(self, width: int, out: int) -> None:
-        super().__init__()
-        self.bn1 = nn.BatchNorm2d(width)
-        self.conv1 = nn.Conv2d(width, out, 1, bias=False)
-
-    def forward(self, maps: Tensor) -> Tensor:
-        return functional.avg_pool2d(self.conv1(functional.relu(self.bn1(maps))), 2)
+def _transition(width: int) -> nn.Sequential:
+    """Half as many maps of half the side."""
+    conv1 = nn.Conv2d(width, width // 2, 1, bias=False)
+    return nn.Sequential(OrderedDict(bn1=nn.BatchNorm2d(width), relu=nn.ReLU(), conv1=conv1, pool=nn.AvgPool2d(2)))
 
 
 WIDTHS = (64, 128, 256, 512)
@@ -148,7 +138,7 @@ class MixerNano(nn.Module):
         super().__init__()
         width = 128
         self.patch_emb = nn.Sequential(nn.Conv2d(3, width, 4, 4))
-        self.mixer_layers = nn.Sequential(*(_MixerLayer(64, width, 64, 512) for _ in range(8)))
+        self.mixer_layers = nn.Sequential(*(_mixer_layer(64, width, 64, 512) for _ in range(8)))
         self.ln = nn.LayerNorm(width)
         self.clf = nn.Linear(width, classes)
 
@@ -159,18 +149,12 @@ class MixerNano(nn.Module):
         return logits
 
 
-class _MixerLayer(nn.Module):
+def _mixer_layer(tokens: int, width: int, token_mlp: int, channel_mlp: int) -> nn.Sequential:
     """An MLP over tokens, then an MLP over channels: [N, tokens, width] -> the same shape."""
-
-    def __init__(self, tokens: int, width: int, token_mlp: int, channel_mlp: int) -> None:
-        super().__init__()
-        # A convolution of size 1 takes tokens as channels: the transposed linear layer without a copy.
-        self.mlp1 = _Mlp(width, nn.Conv1d(tokens, token_mlp, 1), nn.Conv1d(token_mlp, tokens, 1))
-        self.mlp2 = _Mlp(width, nn.Linear(width, channel_mlp), nn.Linear(channel_mlp, width))
-
-    def forward(self, tokens: Tensor) -> Tensor:
-        out: Tensor = self.mlp2(self.mlp1(tokens))
-        return out
+    # A convolution of size 1 takes tokens as channels: the transposed linear layer without a copy.
+    mlp1 = _Mlp(width, nn.Conv1d(tokens, token_mlp, 1), nn.Conv1d(token_mlp, tokens, 1))
+    mlp2 = _Mlp(width, nn.Linear(width, channel_mlp), nn.Linear(channel_mlp, width))
+    return nn.Sequential(OrderedDict(mlp1=mlp1, mlp2=mlp2))
 
 
 class _Mlp(nn.Module):
