@@ -208,8 +208,8 @@ def _find_correct(parts: Sequence[Features]) -> tuple[Any, float | None]:
 
     The accuracy is that of the images with labels; None where none has one.
     """
-    unknown = [torch.full((len(part),), -1) if part.labels is None else part.labels for part in parts]
-    labels, predictions = torch.cat(unknown), torch.cat([part.predictions.cpu() for part in parts])
+    given = [torch.full((len(part),), -1) if part.labels is None else part.labels for part in parts]
+    labels, predictions = torch.cat(given), torch.cat([part.predictions.cpu() for part in parts])
     right, known = predictions == labels, int((labels >= 0).sum())
     return right.numpy() if known == len(labels) else None, int(right.sum()) / known if known else None
 

@@ -71,8 +71,7 @@ def calibrate(
         if json:
             show_json(vars(made) | {"out": str(out)})
             return
-        for line in [*made.lines(), *([] if images is None else [UNKNOWN]), f"guard: {out}"]:
-            say(line)
+        say(*made.lines(), *([] if images is None else [UNKNOWN]), f"guard: {out}")
         return
     check_inputs(images, guard=guard, model=model, opening=opening, alpha=alpha)
     from oodshape.guard.describe import GuardContents, describe_classes, facts

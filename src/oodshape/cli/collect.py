@@ -102,5 +102,4 @@ def merge(
     counter = RowCounter(rows)
     with replacing(out) as temporary:
         write(temporary, counter, named, "")
-    for line in [*counter.tally.lines(), f"wrote {out}"]:
-        say(line)
+    say(*counter.tally.lines(), f"wrote {out}")

@@ -43,5 +43,4 @@ def decide(
         write_decisions(found, out)
     else:
         write_csv((row for row in found.table() if row["flagged"]), any_names(sys.stdout))
-    for line in [*found.lines(), *([f"wrote {out}"] if out is not None else [])]:
-        say(line, err=out is None)
+    say(*found.lines(), *([f"wrote {out}"] if out is not None else []), err=out is None)

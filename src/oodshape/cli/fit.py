@@ -106,11 +106,9 @@ def fit(
     if json:
         show_json(facts(guard))
         return
-    for line in [*lines, *describe_selection(guard)]:
-        say(line)
+    say(*lines, *describe_selection(guard))
     say(f"preprocessing: {describe_preprocessing(guard.about.preprocessing)}")
-    for line in [*describe_skipped(images), *describe_skipped(calibrate)]:
-        say(line)
+    say(*describe_skipped(images), *describe_skipped(calibrate))
     if guard.detector.groups is not None:
         say(describe_classes(guard))
     say(f"guarantee: {guard.guarantee}")

@@ -90,12 +90,7 @@ def score(
     if out is not None and json:
         show_json(vars(tally) | {"out": str(out)})
     else:
-        for line in [
-            *tally.lines(),
-            *describe_skipped(listing),
-            *lines,
-            *(f"wrote {file}" for file in (out, page) if file is not None),
-        ]:
-            say(line, err=out is None)
+        wrote = [f"wrote {file}" for file in (out, page) if file is not None]
+        say(*tally.lines(), *describe_skipped(listing), *lines, *wrote, err=out is None)
     if tally.unreadable:
         raise typer.Exit(UNREADABLE)

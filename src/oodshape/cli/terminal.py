@@ -74,10 +74,10 @@ def show_progress(as_json: bool = False) -> bool | None:
     return False if as_json or is_quiet() else None
 
 
-def say(text: str, *, err: bool = False, indent: int = 0) -> None:
-    """Print a line for people, whatever the names of files in it hold, unless `--quiet` was given."""
-    if not is_quiet():
-        typer.echo(wrapped(printable(text), sys.stderr if err else sys.stdout, indent), err=err)
+def say(*lines: str, err: bool = False, indent: int = 0) -> None:
+    """Print lines for people, whatever the names of files in them hold, unless `--quiet` was given."""
+    for line in lines if not is_quiet() else ():
+        typer.echo(wrapped(printable(line), sys.stderr if err else sys.stdout, indent), err=err)
 
 
 def show_json(value: Any) -> None:

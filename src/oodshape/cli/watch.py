@@ -79,8 +79,7 @@ def watch(
                 break
     if page is not None:
         listed = write_watch_page(seen, page, rejected_since_change(seen, scores))
-    for line in str(seen).splitlines():
-        say(line)
+    say(*str(seen).splitlines())
     if page is not None:
         say(f"page: {page}" + (f"; rejected since the change: {listed}" if listed else ""))
     if seen.alarm:
