@@ -7,13 +7,13 @@ from typing import Annotated
 
 import typer
 
-from oodshape.cli.shared_options import Compared, Settings, words
+from oodshape.cli.shared_options import Compared, Settings, check_inputs, words
 from oodshape.cli.terminal import console, is_quiet, say, show_line
 
 
 def bench(
     *,
-    benchmark: Annotated[str, typer.Argument(metavar="[NAME|FILE]")] = "digits",
+    benchmark: Annotated[str, typer.Argument(metavar="NAME|FILE")] = "digits",
     compared: Compared,
     methods: str = "",
     seed: Annotated[int, typer.Option(min=0)] = 0,
@@ -35,22 +35,25 @@ def bench(
     Args:
         benchmark: A benchmark that comes with oodshape, or a TOML file.
         methods: Only these methods, separated by commas; package.module:Name for your own.
-        seed: Decides whatever is drawn at random.
-        seeds: Run with so many seeds where anything is random; means, and their spread. With --limit, each seed draws
-            other images and extracts their features.
-        out: Where results and page go [default: oodshape-results/NAME].
-        settings: Whose hyperparameters: general, the paper's for an ID set, those of its authors' code, or OpenOOD's,
-            fitted on what it fits on [default: as the benchmark says].
+        seed: The seed of every random choice.
+        seeds: Repeat random methods with N seeds; report means and spread. With --limit, each seed draws other images
+            and extracts their features.
+        out: The folder for results and page [default: oodshape-results/NAME].
+        settings: Hyperparameters: general, the paper's for an ID set (imagenet, cifar10, cifar100), authors-code, or
+            openood, also with OpenOOD's fitting sets [default: the benchmark's].
         full_spectrum: Count shifted ID images as ID: those of ImageNet-V2, -C and -R, or CIFAR-10-C.
-        other_lists: Take lists of images that are not the published ones.
+        other_lists: Accept lists of images that differ from the published ones.
         download: First download the data and weights that are missing.
         yes: Download without asking.
     """
-    from oodshape.benchmark.bench_model import BenchOptions
     from oodshape.benchmark.spec import Benchmark
-    from oodshape.report.benchmark_files import print_report, write_benchmark
 
     chosen = Benchmark.load(benchmark)
+    for each in words(methods):
+        check_inputs(method=each)
+    from oodshape.benchmark.bench_model import BenchOptions  # torch: after the names were checked
+    from oodshape.report.benchmark_files import print_report, write_benchmark
+
     chosen = chosen.full_spectrum() if full_spectrum else chosen
     chosen = chosen.with_settings(settings) if settings else chosen
     options = BenchOptions(**compared.as_kwargs(), seed=seed, seeds=seeds, methods=words(methods), any_list=other_lists)
@@ -65,7 +68,7 @@ def bench(
     if not is_quiet():
         print_report(results, console())
     say(f"page: {folder / 'report.html'}")
-    for each in results.failed:
-        show_line(f"failed: {each.method} on {each.model}: {each.why}")
+    for failure in results.failed:
+        show_line(f"failed: {failure.method} on {failure.model}: {failure.why}")
     if results.failed:
         raise typer.Exit(1)

@@ -84,7 +84,7 @@ def collect(
 
 def merge(
     *,
-    files: Annotated[list[Path], typer.Argument(metavar="FILE...")],
+    files: Annotated[list[Path], typer.Argument(metavar="FILE")],
     out: Path,
 ) -> None:
     """Merge the scores of all shards into the file that one machine would have written.

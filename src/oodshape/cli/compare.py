@@ -26,7 +26,7 @@ def compare(
     least 0.05. After a run with --seeds, the scores of the first seed are compared.
 
     Args:
-        methods: Two methods, a,b: how much better a is. Without it: who is tied with the best.
+        methods: Two methods, a,b: how much better a is. Without it: which are tied with the best.
     """
     from oodshape.benchmark.comparisons import compare_pair
     from oodshape.benchmark.kept_scores import KeptScores

@@ -28,7 +28,7 @@ def data(
     *,
     names: Annotated[list[str] | None, typer.Argument(metavar="BENCHMARK|get NAME")] = None,
     data: DataOption = None,
-    weights: Annotated[Path | None, typer.Option(envvar="OODSHAPE_WEIGHTS")] = None,
+    weights: Annotated[Path | None, typer.Option(envvar="OODSHAPE_WEIGHTS", rich_help_panel="Downloads")] = None,
     yes: bool = False,
     unverified: bool = False,
 ) -> None:

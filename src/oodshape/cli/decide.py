@@ -21,16 +21,16 @@ def decide(
 ) -> None:
     """Flag OOD images of a finished set together, with an expected false discovery rate of at most --fdr.
 
-    The threshold of `score` bounds the fraction of in-distribution images that are rejected. Where few images are OOD,
+    The threshold of `score` bounds the fraction of in-distribution images that are rejected. If few images are OOD,
     most of the rejected ones may still be in-distribution. This command bounds the fraction of these among the flagged
     images: Benjamini-Hochberg on the p-values of all images.
 
     Args:
         scores: The finished CSV, JSON lines or Parquet of score.
         fdr: The expected fraction of in-distribution images among those flagged.
-        storey: Estimate how many images are in-distribution: flags more where many are OOD.
-        guard: The guard that scored them: it knows the calibration, and is checked.
-        out: All rows with a column flagged: .csv, .jsonl or .parquet [default: those flagged, as CSV].
+        storey: Estimate how many images are in-distribution: flags more if many are OOD.
+        guard: The guard that scored them: it must match; it holds the calibration set size.
+        out: All rows with a column flagged: .csv, .jsonl or .parquet [default: flagged rows as CSV].
     """
     from oodshape.core.files import any_names
     from oodshape.guard.scoring.decide import Calibration, decide_scores, write_decisions

@@ -25,7 +25,7 @@ def export(
 
     Args:
         out: The file to write, such as guarded.onnx.
-        images: Compared on these [default: made-up ones]: {IMAGES}.
+        images: To compare on [default: synthetic ones]: {IMAGES}.
     """
     check_writable(out)
     check_inputs(images, guard=guard, model=model, opening=opening)

@@ -29,7 +29,7 @@ PANELS = {
     "Images": "images parts calibrate id ood classes prompt",
     "Method and threshold": "method alpha per_class fdr",
     "Preprocessing": "preprocessing",
-    "How much is chance": "seed seeds",
+    "Randomness": "seed seeds",
     "OpenOOD": "full_spectrum other_lists",
     "Downloads": "download yes unverified",
     "Scaling": "shard engine",
@@ -87,7 +87,8 @@ def _expand_group(group: Any, default: Any) -> list[Parameter]:
         if get_origin(types[each.name]) is Annotated:
             value = each.default if default is Parameter.empty else getattr(default, each.name)
             value = Parameter.empty if value is MISSING else value
-            annotation = _annotate(each.name, types[each.name], "", group.panel)
+            owner = next(base for base in reversed(group.__mro__) if each.name in inspect.get_annotations(base))
+            annotation = _annotate(each.name, types[each.name], "", owner.panel)
             found.append(Parameter(each.name, Parameter.KEYWORD_ONLY, default=value, annotation=annotation))
     return found
 

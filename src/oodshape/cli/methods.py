@@ -9,7 +9,7 @@ import typer
 from oodshape.cli.terminal import console
 
 
-def methods(name: Annotated[str | None, typer.Argument(metavar="[NAME]")] = None) -> None:
+def methods(name: Annotated[str | None, typer.Argument(metavar="NAME")] = None) -> None:
     """List the methods, or describe one: summary, needs, failures, settings, deviations, paper and code.
 
     Args:

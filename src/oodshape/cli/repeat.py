@@ -32,9 +32,9 @@ def repeat(
 ) -> None:
     """Repeat a benchmark run from its results file, and report whether the figures agree.
 
-    Features are extracted again, whatever lies in the cache. Metrics may differ by 0.5 points and two OOD
-    images (AUROC by 0.1 points), since processors do not agree on last bits; costs are not compared. Exit status 1
-    where more differs.
+    Features are extracted again; the cache is not read. Metrics may differ by 0.5 points and two OOD
+    images (AUROC by 0.1 points), because processors differ in last bits; costs are not compared. Exit status 1 if
+    more differs.
 
     Args:
         out: Keep the new results in this folder.

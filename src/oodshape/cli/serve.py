@@ -34,7 +34,7 @@ def serve(
         port: The port to listen at; 0 for any.
         workers: Processes that score images, each with the network in memory [default: cores].
         watch: Watch the p-values; a shift shows in metrics and log.
-        state: Store what the watch saw here, and continue from it.
+        state: Save the state of the watch here, and continue from it.
         delta: The probability of a false alarm, over all time.
         token_file: A file with the bearer token that requests must send, in one line.
         max: Limits of requests, any of: bytes and images of one request, seconds for one to arrive and for its answer,

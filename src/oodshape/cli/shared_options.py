@@ -30,8 +30,20 @@ GuardOption = Annotated[Path, Help("The guard: a file that fit wrote.")]
 ProviderOption = Annotated[str, Help("The execution provider of onnxruntime for an exported file, such as CUDA.")]
 JsonOption = Annotated[bool, Help("Print the result as JSON and nothing else.")]
 DataOption = Annotated[Path | None, typer.Option(envvar="OODSHAPE_DATA", help="The folder that holds the data sets.")]
+
+
+def _check_results(path: Path) -> Path:
+    """Refuse a missing file before the slow import of torch."""
+    if not (path / "results.json" if path.is_dir() else path).is_file():
+        raise InputError(f"there is no results.json at {path}")
+    return path
+
+
 ResultsArgument = Annotated[
-    Path, typer.Argument(metavar="RESULTS", help="A results.json, or the folder of a benchmark run.")
+    Path,
+    typer.Argument(
+        metavar="RESULTS", help="A results.json, or the folder of a benchmark run.", callback=_check_results
+    ),
 ]
 ShardOption = Annotated[str, Help("Only shard I of N (I from 1 to N).", metavar="I/N")]
 EngineOption = Annotated[

@@ -27,7 +27,7 @@ def study(
 
     Each writes a table (CSV, Markdown, LaTeX) and figures (SVG, PDF, PNG). Folders of feature files hold head.npz
     (weight, bias), train.npz, test.npz or val.npz, and one file per OOD set (features, labels); gaussian and uniform
-    are surrogates; scrambled is the proxy OOD set that `auto` chooses by.
+    are surrogates; scrambled is a proxy OOD set of `auto`.
 
     Args:
         name: A study, or `all`; an unknown name lists them.
@@ -37,9 +37,9 @@ def study(
         compare_paper: Show the paper's figures and the difference next to ours (validation, variants, dynamic, limits).
         ood: The OOD set that stands for real OOD data [default: the benchmark's, or the largest]; for generalisation:
             the only one [default: all].
-        settings: Whose hyperparameters; authors-code: objective, noise and search of the paper's published code too
-            [default: as the benchmark says, or the paper's for the network that a folder is named after].
-        out: Where tables and figures go.
+        settings: Hyperparameters, as for bench; authors-code also takes objective, noise and search of the authors'
+            code [default: the benchmark's, or the paper's for the network that a folder is named after].
+        out: The folder for tables and figures.
     """
     from oodshape.methods.registry import find_record
     from oodshape.report.tables.paper import check_in_paper

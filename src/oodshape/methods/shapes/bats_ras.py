@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from oodshape.core.values import ArrayValue, Ascending, Positive, Sizes
-from oodshape.features.statistic import Statistic
+from oodshape.features.moments import Statistic
 from oodshape.methods.base import Shape, Shaper
 from oodshape.methods.training import Training
 
