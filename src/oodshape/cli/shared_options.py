@@ -34,8 +34,9 @@ DataOption = Annotated[Path | None, typer.Option(envvar="OODSHAPE_DATA", help="T
 
 def _check_results(path: Path) -> Path:
     """Refuse a missing file before the slow import of torch."""
-    if not (path / "results.json" if path.is_dir() else path).is_file():
-        raise InputError(f"there is no results.json at {path}")
+    found = path / "results.json" if path.is_dir() else path
+    if not found.is_file():
+        raise InputError(f"there is no file {found}")
     return path
 
 
