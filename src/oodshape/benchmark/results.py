@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 from pandas import DataFrame
 
@@ -143,8 +143,6 @@ class RunResults:
         Returns:
             A column per metric, and `over`: over how many rows the means are.
         """
-        if by not in get_args(Axis):
-            raise InputError(f"by must be 'model' or 'ood', got {by!r}")
         frame = self.frame
         groups = frame[frame["group"] == group if group else slice(None)].groupby(["method", by], sort=False)
         means = groups[[name for name in METRICS if name in frame]].mean()
