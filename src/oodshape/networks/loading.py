@@ -301,6 +301,9 @@ def load_published(what: str, load: Callable[[], T]) -> T:
     A download is announced in one line; offline it is an error. `load` raises OSError for what it cannot get.
     """
     hub = sys.modules.get("huggingface_hub.constants")
+    # before huggingface_hub 1.0, an open session stays offline or online, whatever is asked later
+    reset_sessions = getattr(sys.modules.get("huggingface_hub.utils"), "reset_sessions", lambda: None)
+    reset_sessions()
     try:
         with (
             patch.object(torch.hub, "urlopen", side_effect=OSError("not in the cache")),
@@ -314,6 +317,7 @@ def load_published(what: str, load: Callable[[], T]) -> T:
                 "--weights (weights=...), or allow the download"
             ) from None
     announce(f"downloading {what} into the cache of its hub")
+    reset_sessions()
     try:
         return load()
     except OSError as error:  # no connection, no such file at the publisher's
