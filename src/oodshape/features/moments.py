@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from copy import copy
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 from typing import Annotated, Any
@@ -181,7 +182,7 @@ class Moments:
         Returns:
             All statistics.
         """
-        return replace(self, parts={**self.parts, **other.parts})
+        return self._holding({**self.parts, **other.parts})
 
     def without(self, names: frozenset[str]) -> Moments:
         """Leave out some statistics.
@@ -192,11 +193,15 @@ class Moments:
         Returns:
             The other statistics.
         """
-        kept = {name: part for name, part in self.parts.items() if OWNERS.get(name, name) not in names}
-        fewer = replace(self, parts=kept)
-        if "bank" in kept and "directions" in vars(self):
-            vars(fewer)["directions"] = self.directions
-        return fewer
+        return self._holding({name: part for name, part in self.parts.items() if OWNERS.get(name, name) not in names})
+
+    def _holding(self, parts: dict[str, Array]) -> Moments:
+        """The same with other parts, each of which was checked before: to read them again takes time."""
+        made = copy(self)
+        object.__setattr__(made, "parts", parts)
+        for name in () if "bank" in parts else ("directions", "outputs"):
+            vars(made).pop(name, None)
+        return made
 
     def only(self, names: frozenset[str], head: Head) -> Moments:
         """Select statistics that do not depend on the head, as moments of another head.
@@ -219,6 +224,21 @@ class Moments:
         """
         for part in torch.split(torch.from_numpy(self.parts["bank"]), AT_ONCE):
             yield part.float()
+
+    def bank_outputs(self, head: Head) -> tuple[Tensor, Tensor]:
+        """Return the energies and the largest logits of the bank, computed once for all methods.
+
+        Args:
+            head: The head that predicted the classes, on the CPU.
+
+        Returns:
+            [B] energies and [B] largest logits.
+        """
+        if "outputs" not in vars(self):
+            found = [(torch.logsumexp(logits, dim=1), logits.amax(dim=1)) for logits in map(head.logits, self.bank())]
+            vars(self)["outputs"] = tuple(torch.cat(each) for each in zip(*found, strict=True))
+        outputs: tuple[Tensor, Tensor] = vars(self)["outputs"]
+        return outputs
 
     @cached_property
     def directions(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
