@@ -15,7 +15,7 @@ from torch import Tensor
 from oodshape.core.errors import unknown
 from oodshape.features.kernels import TINY
 from oodshape.features.sum_kernels import Scatter, add_by_class, add_sorted, add_squares, row_lengths
-from oodshape.networks.head import Head
+from oodshape.networks.head import Head, drop_classes
 
 
 class Statistic(StrEnum):
@@ -170,12 +170,16 @@ SUMS: dict[str, Callable[[FeatureRows, Array], None]] = {
 BY_LABEL = frozenset(part for part in Statistic if part.startswith(("label", "unit_label", "right")))
 
 
+LOGIT_SUMS = frozenset([Statistic.COUNTS, Statistic.SOFTMAX_SUMS, Statistic.ENERGY])  # look at no features
+
+
 class RunningStatistics:
     """Collects the named statistics over all added rows."""
 
     def __init__(self, names: frozenset[str], head: Head, *, exact: bool = False, labelled: bool = True) -> None:
         """Zeros; `labelled` says whether any of the rows may have a label. `exact`: all in float64."""
         self.head, self.exact = head, exact
+        self.remaining: RemainingClasses | None = None
         axis_sizes = {"C": head.classes, "M": head.width, "T": len(TEMPERATURES), "1": 1}
         sizes = {name: tuple(axis_sizes[axis] for axis in Statistic(name).axes) for name in sorted(names & SUMS.keys())}
         missing = frozenset() if labelled else BY_LABEL
@@ -192,6 +196,8 @@ class RunningStatistics:
         rows = FeatureRows(z, classes, self.head, logits, labels, exact=self.exact)
         for name, total in self.totals.items():
             SUMS[name](rows, total)
+        if self.remaining is not None:
+            self.remaining.add(rows)
         for scatter in self.scatters.values():
             scatter.add(z)
 
@@ -201,3 +207,19 @@ class RunningStatistics:
         for name, scatter in self.scatters.items():
             parts[name], parts[f"{name}_sums"] = scatter.result()
         return parts
+
+
+class RemainingClasses:
+    """Rows whose class is not left out, behind the head without the others: its logits need no product of their own."""
+
+    def __init__(self, names: frozenset[str], head: Head, left_out: NDArray[np.bool_]) -> None:
+        self.stays, self.head = torch.from_numpy(~left_out), drop_classes(head, left_out)
+        self.sums = RunningStatistics(names & LOGIT_SUMS, self.head, labelled=False)
+        self.predictions = torch.zeros(0, dtype=torch.int64)
+
+    def add(self, rows: FeatureRows) -> None:
+        """Add those of the rows that stay."""
+        logits = rows.logits[self.stays[rows.classes]][:, self.stays]
+        classes = logits.argmax(dim=1)
+        self.sums.add(logits, classes, logits)
+        self.predictions = torch.cat([self.predictions, classes])
