@@ -8,7 +8,7 @@ import torch
 
 from oodshape import METHODS, Features, Moments, auroc
 from oodshape.features.kernels import sort_places
-from oodshape.features.statistic import TEMPERATURES, Statistic
+from oodshape.features.moments import TEMPERATURES, Statistic
 from oodshape.features.sum_kernels import Scatter, multiply_upper
 from oodshape.features.training_sums import Sums, add_if_present
 

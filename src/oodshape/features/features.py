@@ -21,8 +21,7 @@ from oodshape.features.chunks import RowSubset, as_tensor, check_finite
 from oodshape.features.extraction import Extraction
 from oodshape.features.feature_stats import FeatureStats, RunningStats, interpolate
 from oodshape.features.kernels import bracket, interval_sums
-from oodshape.features.moments import Moments, RunningMoments
-from oodshape.features.statistic import SCATTERS, RemainingClasses
+from oodshape.features.moments import SCATTERS, Moments, RemainingClasses, RunningMoments
 from oodshape.features.sum_kernels import add_columns
 from oodshape.features.tensor_batches import ExtractedTensors, extract_tensors
 from oodshape.images import identity
@@ -518,7 +517,7 @@ class Features:
         stay, rest = self[np.flatnonzero(~gone)].with_head(remaining.head), self[np.flatnonzero(gone)]
         if len(remaining.predictions) == len(stay):
             stay._predictions = remaining.predictions
-            stay._moments = Moments(remaining.head.fingerprint, len(stay), remaining.sums.parts())
+            stay._moments = Moments(remaining.head.fingerprint, len(stay), dict(remaining.totals))
         self.add_scatters(needs, stay, rest)
         return stay, rest
 
@@ -540,7 +539,7 @@ class Features:
         if self._stats is not None or not needs:
             return Moments.of(self, needs)
         moments = RunningMoments(self, needs)
-        moments.sums.remaining = remaining
+        moments.remaining = remaining
         statistics = RunningStats(self.head, len(self), half=self.half) if stats else None
         sums = np.zeros(self.width) if statistics is None and needs & ABOUT_MEANS else None
         headless = statistics is None and needs <= WITHOUT_CLASSES

@@ -21,8 +21,8 @@ from torch import Tensor
 from oodshape.core.errors import InputError
 from oodshape.core.values import AtLeast, Fraction
 from oodshape.features.features import Features
+from oodshape.features.moments import Statistic
 from oodshape.features.proxy import cross_features
-from oodshape.features.statistic import Statistic
 from oodshape.features.training_sums import MOST, SELECTION, Sums, TrainingSums
 from oodshape.images import identity
 from oodshape.methods.base import ScoreRecipe

@@ -12,7 +12,7 @@ from torch import Tensor
 from oodshape.core.values import ArrayValue, Value
 from oodshape.features.chunks import check_finite
 from oodshape.features.kernels import normalise_rows
-from oodshape.features.statistic import Statistic
+from oodshape.features.moments import Statistic
 from oodshape.methods.training import Training
 from oodshape.networks.head import Head
 

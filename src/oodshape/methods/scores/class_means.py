@@ -17,7 +17,7 @@ from torch import Tensor
 
 from oodshape.core.values import Sizes
 from oodshape.features.kernels import TINY
-from oodshape.features.statistic import Statistic
+from oodshape.features.moments import Statistic
 from oodshape.methods.base import Evidence, FittedScore, ScoreRecipe
 from oodshape.methods.training import CHECKED, Classes, Training, uses_labels
 

@@ -11,8 +11,7 @@ from torch import Tensor
 
 from oodshape.core.values import AtLeast, Positive
 from oodshape.features.features import Features
-from oodshape.features.moments import Moments
-from oodshape.features.statistic import TEMPERATURES, Statistic
+from oodshape.features.moments import TEMPERATURES, Moments, Statistic
 from oodshape.methods.base import Evidence, FittedScore, LearnsNothing, Score, ScoreRecipe
 from oodshape.methods.training import CHECKED, Training, uses_labels
 

@@ -13,7 +13,7 @@ from torch import Tensor
 from oodshape.core.errors import InputError
 from oodshape.core.values import Sizes, copy_frozen, freeze_array
 from oodshape.features.features import Features
-from oodshape.features.statistic import Statistic
+from oodshape.features.moments import Statistic
 from oodshape.features.sum_kernels import add_products, invert_upper, mirror, multiply_upper
 from oodshape.methods.base import Evidence, FittedScore, ScoreRecipe
 from oodshape.methods.training import CHECKED, Classes, Training, uses_labels

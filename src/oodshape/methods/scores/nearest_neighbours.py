@@ -14,7 +14,7 @@ from torch import Tensor
 
 from oodshape.core.values import AtLeast, Sizes
 from oodshape.features.kernels import ROUNDING
-from oodshape.features.statistic import Statistic
+from oodshape.features.moments import Statistic
 from oodshape.methods.base import Evidence, FittedScore, ScoreRecipe
 from oodshape.methods.training import Training
 

@@ -16,8 +16,7 @@ from torch import Tensor
 from oodshape.core.errors import InputError
 from oodshape.core.values import AtLeast, Fraction
 from oodshape.features.kernels import normalise_rows
-from oodshape.features.moments import around_mean
-from oodshape.features.statistic import Statistic
+from oodshape.features.moments import Statistic, around_mean
 from oodshape.images.identity import smallest
 from oodshape.methods.scores.mahalanobis import Clusters, Mds, RelativeClusters
 from oodshape.methods.scores.nearest_neighbours import Guide, NeighbourDistance, Neighbours

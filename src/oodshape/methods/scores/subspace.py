@@ -11,7 +11,7 @@ from torch import Tensor
 
 from oodshape.core.values import AtLeast, Fraction, Sizes
 from oodshape.features.kernels import TINY, normalise_rows
-from oodshape.features.statistic import Statistic
+from oodshape.features.moments import Statistic
 from oodshape.features.sum_kernels import NARROW, NOISE
 from oodshape.methods.base import Evidence, FittedScore, ScoreRecipe
 from oodshape.methods.training import Training

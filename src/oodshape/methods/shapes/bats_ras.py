@@ -11,7 +11,7 @@ from torch import Tensor
 
 from oodshape.core.values import ArrayValue, Ascending, Positive, Sizes
 from oodshape.features.kernels import sort_places
-from oodshape.features.statistic import Statistic
+from oodshape.features.moments import Statistic
 from oodshape.methods.base import Shape, Shaper
 from oodshape.methods.training import Training
 
