@@ -273,6 +273,9 @@ def sort_places(z: Tensor) -> Tensor:
     """[N, M] int64: the places of each row's values in ascending order, of equal ones in their own.
 
     On the CPU, numbers that hold value and place are sorted, which takes half the time of torch's stable sort.
+
+    >>> sort_places(torch.tensor([[0.0, 2.0, -0.0, -1.0, 0.0]]))
+    tensor([[3, 0, 2, 4, 1]])
     """
     if torch.compiler.is_compiling() or z.device.type != "cpu" or z.dtype != torch.float32:
         return z.sort(dim=1, stable=True).indices

@@ -188,7 +188,12 @@ def merge_scatters(a: tuple[Array, Array, int], b: tuple[Array, Array, int]) -> 
 
 
 def multiply_upper(rows: Tensor, matrix: Tensor) -> Tensor:
-    """[n, M]: rows times an upper triangle [M, M], without most of the products with its zeros."""
+    """[n, M]: rows times an upper triangle [M, M], without most of the products with its zeros.
+
+    >>> multiply_upper(torch.eye(600), torch.ones(600, 600).triu())[511:513, 510:514]
+    tensor([[0., 1., 1., 1.],
+            [0., 0., 1., 1.]])
+    """
     cuts = range(0, len(matrix), 2 * STRIP)
     return torch.cat([rows[:, : a + 2 * STRIP] @ matrix[: a + 2 * STRIP, a : a + 2 * STRIP] for a in cuts], dim=1)
 
