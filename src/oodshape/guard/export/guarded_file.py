@@ -10,7 +10,7 @@ import base64
 import json
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from io import BytesIO
 from os import PathLike, fspath
 from pathlib import Path
@@ -144,14 +144,15 @@ class GuardedFile:
             self.classes = int(outputs["logits"].shape[1])  # how many classes the network has
             self.metadata = ExportMetadata.parse(metadata, self.classes)
             shape = {each.name: each.shape for each in self._session.get_inputs()}["images"]
+            fixed = len(shape) == 4 and all(isinstance(side, int) for side in shape[2:])
+            self.size: tuple[int, int] | None = (shape[2], shape[3]) if fixed else None  # (height, width); None: any
+            replace(self.metadata.preprocessing, resize=self.size, crop=None)  # an error if no image can have the size
         self.preprocessing, self.exif = self.metadata.preprocessing, self.metadata.exif
         self._class_scores = {conformal.POOL: self.metadata.calibration}
         if self.metadata.groups is not None:
             self._class_scores = conformal.group_by_class(
                 self.metadata.calibration, self.metadata.groups, self.metadata.alpha
             )
-        fixed = len(shape) == 4 and all(isinstance(side, int) for side in shape[2:])
-        self.size: tuple[int, int] | None = (shape[2], shape[3]) if fixed else None  # (height, width); None: any
         if provider != CPU:
             self._compare_with_cpu(data, provider)
 

@@ -65,7 +65,7 @@ class Preprocessing(Value):
             object.__setattr__(self, name, tuple(float(value) for value in getattr(self, name)))
         if self.channels not in (1, 3) or len(self.std) != self.channels:
             raise InputError(f"mean and std need 1 or 3 values each, got {len(self.mean)} and {len(self.std)}")
-        if not all(map(math.isfinite, self.mean + self.std)) or min(self.std) <= 0:
+        if not all(map(math.isfinite, self.mean + self.std)) or np.float32(min(self.std)) <= 0:
             raise InputError(f"mean must be finite and std positive, got {self.mean} and {self.std}")
         if max(self.mean) > 1.5:
             fractions = tuple(round(value / 255, 4) for value in self.mean)
