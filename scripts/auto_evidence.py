@@ -35,11 +35,13 @@ from oodshape.methods.auto import (
     MEMORISED,
     Auto,
     Trials,
+    contrast_images,
     fuse_tried,
     split_selection,
     try_on_proxies,
 )
 from oodshape.methods.records import RECORDS
+from oodshape.methods.training import Training
 from oodshape.metrics.conformal import threshold
 from oodshape.studies.load_networks import StudyNetwork, find_folders, load_benchmark, load_folder
 
@@ -76,6 +78,7 @@ class Case:
     fitting: Features
     selection: Features
     synthetic: Sequence[Features]
+    held_out: bool  # whether calibration images select
 
     @classmethod
     def of(cls, network: StudyNetwork) -> Case:
@@ -104,9 +107,13 @@ class Case:
                 name: {method: detector.score(features) for method, detector in tried[when].detectors.items()}
                 for name, features in sets.items()
             }
-        return cls(
-            network.name, tried["now"], tried["before"], scores, list(ood), sets, *parts["now"], network.proxy[1:]
-        )
+        last = *parts["now"], network.proxy[1:], selecting is not None
+        return cls(network.name, tried["now"], tried["before"], scores, list(ood), sets, *last)
+
+    def contrasted(self) -> Features | None:
+        """The images to contrast with noise."""
+        given = Training.of(self.fitting, held_out=self.selection)
+        return contrast_images(given, Auto().share) if self.held_out else None
 
     def single(self, method: str) -> dict[str, Tensor]:
         """The scores of one method on every set."""
@@ -120,7 +127,7 @@ class Case:
         tried = self.now if when == "now" else self.before
         plain = fuse_tried(tried, names, self.fitting, self.selection, ())
         synthetic = self.synthetic if "filters" in how else ()
-        filters = fuse_tried(tried, names, self.fitting, self.selection, synthetic)
+        filters = fuse_tried(tried, names, self.fitting, self.selection, synthetic, self.contrasted)
         found = {}
         for name, each in self.scores[when].items():
             logs = torch.stack([part.log_p(each[part.name]) for part in plain.components])
@@ -139,9 +146,8 @@ class Case:
     @property
     def filters(self) -> list[str]:
         """The filters of `auto`."""
-        return [
-            one.name for one in fuse_tried(self.now, now(self), self.fitting, self.selection, self.synthetic).filters
-        ]
+        found = fuse_tried(self.now, now(self), self.fitting, self.selection, self.synthetic, self.contrasted)
+        return [one.name for one in found.filters]
 
 
 def ranked(tried: Trials, names: Sequence[str], *, crossed: bool = True) -> list[str]:

@@ -22,6 +22,8 @@ Array = NDArray[Any]
 D = TypeVar("D", bound="Mds")
 Shrinkage = Literal["oas", "likelihood"]
 AT_ONCE = 256  # classes, and columns of a matrix: no copy is made of all of them
+OWN_SHARE = 0.03  # by which the covariance of constant images is shrunk
+KERNEL, RIDGE = 0.5, 0.1  # of the median squared distance; how much a residual counts
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -59,28 +61,24 @@ class RelativeClusters(Clusters):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Unlike(FittedScore):
-    """log of the squared distance to some images that are not ID, less that to the nearest class.
+    """log of the squared distance to the nearest of some images that are not ID, less that to the nearest class.
 
     It is low for what resembles those images more than any class. Their distances are those by a covariance of their
-    own, shrunk towards that within classes: noise and constant images fill few directions.
+    own, shrunk towards that within classes: constant images fill few directions.
     """
 
     images: Clusters
     classes: Clusters
 
     @classmethod
-    def of_images(cls, classes: Clusters, images: Features, share: float, *, whole: bool) -> Unlike:
-        """Compare with the nearest of these images, or with their mean if they are one `whole`.
-
-        The classes are those of features as they are; the covariance of the images is shrunk by a share.
-        """
-        rows = torch.cat([chunk.double() for _, chunk in images.chunks()]).cpu()
+    def of_images(cls, classes: Clusters, images: Features) -> Unlike:
+        """Compare with these images; the classes are those of features as they are."""
+        rows = _rows(images)
         center = rows.mean(dim=0)  # their own: distances between them are not differences of large numbers
         whitened = torch.tensor(classes.whitening, dtype=torch.float64)
         z = (rows - center) @ whitened
-        own = torch.tensor(compute_whitening((z.T @ z).numpy(), len(z), share), dtype=torch.float64)
-        points = torch.zeros_like(z[:1]) if whole else z
-        parts = center, whitened @ own, points @ own
+        own = torch.tensor(compute_whitening((z.T @ z).numpy(), len(z), OWN_SHARE), dtype=torch.float64)
+        parts = center, whitened @ own, z @ own
         around, joint, means = (freeze_array(each.float().numpy()) for each in parts)
         return cls(replace(classes, center=around, whitening=joint, means=means), classes)
 
@@ -88,6 +86,50 @@ class Unlike(FittedScore):
         # distances of a thousandth of the covariance are no difference: what lies that close is the same image
         least = 1e-3 * len(self.classes.center)
         return (least - self.images.of(seen)).log() - (least - self.classes.of(seen)).log()
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Contrast(FittedScore):
+    """sum over images i of weight_i exp(-||(z - center) A - image_i||^2): about 1 for ID images, -1 for noise.
+
+    It is least squares with a Gaussian kernel, whose width is half the median squared distance between images.
+    """
+
+    center: Annotated[NDArray[np.float32], Sizes("M")]
+    whitening: Annotated[NDArray[np.float32], Sizes("M M")]
+    images: Annotated[NDArray[np.float32], Sizes("N M")]
+    weights: Annotated[NDArray[np.float32], Sizes("N")]
+
+    @classmethod
+    def of_images(cls, classes: Clusters, inside: Features, outside: Features) -> tuple[Contrast, Tensor]:
+        """Separate ID images from others by the distances within classes.
+
+        Returns:
+            The score, and the score of each ID image when it is left out.
+        """
+        counts = torch.tensor([len(inside), len(outside)])
+        z = torch.cat([_rows(inside), _rows(outside)]) - torch.tensor(classes.center)
+        whitened = torch.tensor(classes.whitening, dtype=torch.float64)
+        apart = torch.cdist(z @ whitened, z @ whitened).square()
+        width = max(KERNEL * float(apart[apart > 0].median()), 1e-12) if apart.any() else 1.0
+        wanted = torch.tensor([1.0, -1.0], dtype=torch.float64).repeat_interleave(counts)
+        noise = (RIDGE * 2 * counts / len(z)).repeat_interleave(counts)  # both kinds count the same
+        inverse = torch.linalg.inv((-apart / width).exp() + noise.double().diag())
+        weights = inverse @ wanted
+        left_out = (wanted - weights / inverse.diagonal())[: len(inside)]
+        parts = whitened / width**0.5, z @ whitened / width**0.5, weights
+        return cls(classes.center, *(freeze_array(each.float().numpy()) for each in parts)), left_out.float()
+
+    def of(self, seen: Evidence) -> Tensor:
+        z = (seen.features - self.tensor("center", seen.features)) @ self.tensor("whitening", seen.features)
+        images = self.tensor("images", z)
+        squares = z.square().sum(dim=1, keepdim=True) - 2 * z @ images.T + images.square().sum(dim=1)
+        return (-squares.clamp_min(0)).exp() @ self.tensor("weights", z)
+
+
+def _rows(images: Features) -> Tensor:
+    """[N, M] float64."""
+    return torch.cat([chunk.double() for _, chunk in images.chunks()]).cpu()
 
 
 class _Sums(NamedTuple):
