@@ -25,7 +25,7 @@ import torch
 from harness import THREADS, WIDTH, Ratio, check, made, measured, timed_once, write_checked, written
 from oodshape import METHODS, Features, Head, Method, fit_all
 from oodshape.features import features, kernels, statistic
-from oodshape.features.feature_stats import BinCounts
+from oodshape.features.feature_stats import RunningStats
 from oodshape.features.moments import Bank
 from oodshape.features.sum_kernels import Scatter
 from oodshape.methods import auto
@@ -46,7 +46,7 @@ SECTIONS: dict[str, list[tuple[Any, str]]] = {
         *((torch.linalg, name) for name in ("eigh", "eigvalsh", "cholesky_ex", "lstsq")),
         (mahalanobis, "invert_upper"),
     ],
-    "histogram": [(BinCounts, "add"), (BinCounts, "result")],
+    "histogram": [(RunningStats, "add"), (RunningStats, "result")],
     "bank": [(Bank, "add"), (Bank, "result")],
     "finite values": [(kernels, "first_bad_row")],
     "scoring": [(auto, "score_each")],

@@ -56,7 +56,7 @@ WHY = {  # (method, step) -> why ours takes longer; a cell that is behind and no
     ("msp", "score"): LOG,
     **dict.fromkeys([(name, "score") for name in ("scale", "lts", "ash-p", "ash-b", "ash-s")], SORTED),
 }
-LARGER = "a fixed size that does not grow with the images"
+LARGER = "a size that does not grow with the images (shown where the difference is largest)"
 STEPS = ("fit", "score")
 LIBRARIES = {"ours": "oodshape", "theirs": "pytorch-ood"}
 MARK = re.compile(r"(<!-- (\w+) -->\n).*?(<!-- end -->)", flags=re.DOTALL)

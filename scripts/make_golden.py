@@ -60,9 +60,12 @@ def main(out: Path) -> None:
         (out / "new").mkdir(exist_ok=True)
         for image in (place / "new").iterdir():
             (out / "new" / image.name).write_bytes(image.read_bytes())
-        target, fitting = out.resolve(), ("--method", "optfs-e", "--cache", "none")
-        guard = target / "guard.safetensors"
-        run("fit", *MODEL, "--images", "train", "--calibrate", "val", *fitting, "--out", guard, cwd=place)
+        target = out.resolve()
+        guard, auto = target / "guard.safetensors", target / "auto.safetensors"
+        fit = ("fit", *MODEL, "--images", "train", "--calibrate", "val", "--cache", "none")
+        run(*fit, "--method", "optfs-e", "--out", guard, cwd=place)
+        run(*fit, "--out", auto, cwd=place)
+        run("score", "--guard", auto, *MODEL, "--images", "new", "--out", target / "auto.csv", cwd=place)
         run(
             "collect",
             *MODEL,
@@ -79,7 +82,9 @@ def main(out: Path) -> None:
             run("score", "--guard", guard, *MODEL, "--images", "new", "--out", target / f"scores.{kind}", cwd=place)
         bench = ("digits", "--models", "digits-convnet", "--methods", "msp", "--limit", "30")
         run("bench", *bench, "--cache", "none", "--out", "bench", cwd=place)
-        (out / "results.json").write_bytes((place / "bench" / "results.json").read_bytes())
+        (out / "bench").mkdir(exist_ok=True)
+        for name in ("results.json", "scores.parquet"):
+            (out / "bench" / name).write_bytes((place / "bench" / name).read_bytes())
     Watch.begin(alpha=0.05, n_calibration=99).after(np.tile([0.01, 0.3, 0.5, 0.9], 30)).save(out / "watch.safetensors")
     net, images = tiny_net(), DIGITS.batch(load_digits_sets()["test"].images[:40])
     outputs = Classifier(net)(images)

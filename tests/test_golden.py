@@ -43,12 +43,15 @@ def test_guards_parts_and_results(golden: Path, tmp_path: Path) -> None:
     pytest.importorskip("torch", reason="needs torch")
     from commands import MODEL, call
     from oodshape import Guard
+    from oodshape.benchmark.kept_scores import KeptScores
     from oodshape.benchmark.results import RunResults
 
-    found = list(Guard.load(golden / "guard.safetensors").score(golden / "new", model=MODEL[1]))
-    wanted = list(read_scores(str(golden / "scores.csv")))
-    assert [row.accepted for row in found] == [row.cells["accepted"] == "true" for row in wanted]
+    for guard, scores in (("auto", "auto.csv"), ("guard", "scores.csv")):
+        found = list(Guard.load(golden / f"{guard}.safetensors").score(golden / "new", model=MODEL[1]))
+        wanted = list(read_scores(str(golden / scores)))
+        assert [row.accepted for row in found] == [row.cells["accepted"] == "true" for row in wanted]
     assert [row.score for row in found] == pytest.approx([row.score for row in wanted], rel=1e-3)
     words = ("--parts", str(golden / "part.safetensors"), "--method", "energy", "--out", "guard.safetensors")
     assert call("fit", *MODEL, *words, cwd=tmp_path).returncode == 0
-    assert set(RunResults.load(golden / "results.json").frame["method"]) == {"msp"}
+    assert set(RunResults.load(golden / "bench").frame["method"]) == {"msp"}
+    assert list(KeptScores.load(golden / "bench").of("ConvNet")) == ["msp"]

@@ -21,7 +21,7 @@ import oodshape
 from oodshape.core import files
 from oodshape.guard.export.edit_onnx import add_checksum, make_field
 
-HEAVY = ("torch", "numba", "pandas", "sklearn", "matplotlib", "threadpoolctl")
+HEAVY = ("torch", "numba", "pandas", "sklearn", "matplotlib", "threadpoolctl", "pyarrow")
 BLOCKED = f"""
 import sys
 class Block:
@@ -139,6 +139,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for level in range(60):
         PIL.Image.new("RGB", (9, 7), (level, level, level)).save(folder / "recent" / f"{level:02}.png")
     PIL.Image.new("RGB", (9, 7), (3, 3, 3)).save(folder / "recent" / "copy.png")
+    (folder / "scores.parquet").touch()
     rows = "".join(f"{i}.png,a,{i},{(i + 1) / 100},true,\n" for i in (37 * row % 99 for row in range(99)))
     (folder / "scores.csv").write_text("path,class,score,p_value,accepted,error\n" + rows)
     return folder
@@ -179,12 +180,13 @@ def test_light_commands_run(words: str, expected: str, place: Path) -> None:
         "fit --model zoo:digits-vit --images recent --out new.safetensors",
         "score --guard guard.safetensors --model zoo:digits-vit --images recent",
         "bench",
+        "watch scores.parquet --guard guard.safetensors",
     ],
 )
 def test_heavy_commands_say_how_to_install_what_is_missing(words: str, place: Path) -> None:
     done = call(*words.split(), cwd=place)
     assert done.returncode == 2
-    assert re.fullmatch(r"error: this command needs \w+: pip install 'oodshape\[torch\]'\n", done.stderr)
+    assert re.fullmatch(r"error: .+ needs \w+: pip install 'oodshape\[(torch|parquet)\]'\n", done.stderr)
 
 
 def test_heavy_names_say_how_to_install_what_is_missing(place: Path) -> None:
@@ -204,6 +206,10 @@ def test_heavy_names_say_how_to_install_what_is_missing(place: Path) -> None:
         ("check --guard guard.safetensors --model m:n --id recent --ood nowhere", "folder nowhere"),
         ("calibrate guard.safetensors --alpha 10", "got 10; did you mean 0.1?"),
         ("fit --model zoo:digits-vit --images recent --out x --preprocessing size=3", "size"),
+        ("score --guard no --model m:n --images recent --shard 1/2 --out s.csv", "--shard needs a Parquet file"),
+        ("report nowhere", "there is no file nowhere"),
+        ("bench --methods raect", "did you mean react?"),
+        ("methods raect", "did you mean react?"),
         ("serve nothing.onnx", "there is no file nothing.onnx"),
         ("watch nothing.csv --guard guard.safetensors", "there is no file nothing.csv"),
     ],

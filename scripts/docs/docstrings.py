@@ -6,9 +6,12 @@ import ast
 import importlib
 import inspect
 import re
+from dataclasses import is_dataclass
 from typing import Any
 
-from griffe import Extension, Function, Object, Parameter, ParameterKind
+from griffe import Class, Decorator, ExprName, Extension, Function, Object, Parameter, ParameterKind
+
+from oodshape.core.values import Value
 
 CODE = (ast.Assign, ast.For, ast.With, ast.Import, ast.ImportFrom)
 
@@ -44,12 +47,17 @@ def _escaped(prose: str) -> str:
     return "".join(piece if piece.startswith("`") else re.sub(r"([\[\]*|])", r"\\\1", piece) for piece in pieces)
 
 
+def _imported(of: Object) -> Any:
+    """The class or function itself."""
+    found: Any = importlib.import_module(of.module.canonical_path)
+    for name in of.canonical_path.removeprefix(f"{of.module.canonical_path}.").split("."):
+        found = getattr(found, name)
+    return found
+
+
 def list_options(function: Function) -> None:
     """Give a function that takes groups of options the keywords and the text that `takes_options` gives it."""
-    path = function.canonical_path.removeprefix(f"{function.module.canonical_path}.")
-    found: Any = importlib.import_module(function.module.canonical_path)
-    for name in path.split("."):
-        found = getattr(found, name)
+    found = _imported(function)
     shown = inspect.signature(found).parameters
     if "options" in shown or function.docstring is None:
         return
@@ -64,6 +72,11 @@ def list_options(function: Function) -> None:
 
 class Docstrings(Extension):
     """Puts every docstring into Markdown before it is rendered."""
+
+    def on_class_instance(self, *, cls: Class, **_: Any) -> None:
+        """Show the fields of a `Value` as parameters: it is a dataclass without the decorator."""
+        if cls.bases and issubclass(found := _imported(cls), Value) and is_dataclass(found):
+            cls.decorators.append(Decorator(ExprName("dataclasses.dataclass"), lineno=None, endlineno=None))
 
     def on_object(self, *, obj: Object, **_: Any) -> None:
         """Rewrite the docstring of an object, if it has one."""

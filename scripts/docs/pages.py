@@ -11,7 +11,7 @@ from typing import Any
 
 from api import api_page, cli_page, table
 from oodshape.core.values import Value
-from oodshape.features.statistic import Statistic
+from oodshape.features.moments import Statistic
 from oodshape.methods.base import FittedHead, FittedScore, Shape
 from oodshape.methods.describe import describe_deviations, find_titles
 from oodshape.methods.detector import Method

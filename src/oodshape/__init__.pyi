@@ -35,7 +35,7 @@ from oodshape.methods.base import FittedScore as FittedScore
 from oodshape.methods.base import ScoreRecipe as ScoreRecipe
 from oodshape.methods.base import Evidence as Evidence
 from oodshape.methods.training import Training as Training
-from oodshape.features.statistic import Statistic as Statistic
+from oodshape.features.moments import Statistic as Statistic
 from oodshape.images.datasets.synthetic import Scrambled as Scrambled
 from oodshape.features.proxy import proxy_features as proxy_features
 from oodshape.metrics.detection import auroc as auroc

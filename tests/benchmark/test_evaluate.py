@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +23,6 @@ from oodshape.report.tables.markdown_latex import to_markdown
 NAMES = ("train", "test", "letters", "photos")
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class Limit(Shape):
     """f(z) = min(z, t)."""
 
@@ -34,7 +32,6 @@ class Limit(Shape):
         return torch.clamp(z, max=self.t, out=out)
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class MyMethod(Shaper):
     """Energy of clipped features."""
 
@@ -44,7 +41,6 @@ class MyMethod(Shaper):
         return Limit(t=self.t)
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class Broken(Shaper):
     """A method with a mistake."""
 

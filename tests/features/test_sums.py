@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from oodshape import METHODS, Features, Moments, auroc
-from oodshape.features.statistic import TEMPERATURES, Statistic
+from oodshape.features.moments import TEMPERATURES, Statistic
 from oodshape.features.sum_kernels import Scatter
 from oodshape.features.training_sums import Sums, add_if_present
 

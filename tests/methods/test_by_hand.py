@@ -12,8 +12,7 @@ from scipy.stats import kstest
 
 from data import arrays, features
 from oodshape import METHODS, Features, InputError, Method, paper_methods
-from oodshape.features.moments import Moments
-from oodshape.features.statistic import Statistic
+from oodshape.features.moments import Moments, Statistic
 from oodshape.methods.base import Shape
 from oodshape.methods.heads import Dice, Lts
 from oodshape.methods.perturb.base import NoPerturbation

@@ -100,7 +100,6 @@ CODE = '''
 from dataclasses import dataclass
 from oodshape import METHODS, Method, Shape, Shaper
 
-@dataclass(frozen=True, eq=False, repr=False)
 class Squared(Shape, Shaper):
     """Energy of squared features.
 

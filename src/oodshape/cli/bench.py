@@ -9,40 +9,40 @@ import typer
 
 from oodshape.cli.data import PANEL, YesOption
 from oodshape.cli.method_options import Compared, Settings
-from oodshape.cli.shared_options import words
+from oodshape.cli.shared_options import check_inputs, words
 from oodshape.cli.terminal import console, is_quiet, say, show_line
 
-CHANCE, OPENOOD = "How much is chance", "OpenOOD"  # panels of the help
+CHANCE, OPENOOD = "Randomness", "OpenOOD"  # panels of the help
 
 
 def bench(
     *,
     benchmark: Annotated[
-        str, typer.Argument(metavar="[NAME|FILE]", help="A benchmark that comes with oodshape, or a TOML file.")
+        str, typer.Argument(metavar="NAME|FILE", help="A benchmark that comes with oodshape, or a TOML file.")
     ] = "digits",
     compared: Compared,
     methods: Annotated[
         str, typer.Option(help="Only these methods, separated by commas; package.module:Name for your own.")
     ] = "",
-    seed: Annotated[int, typer.Option(min=0, help="Decides whatever is drawn at random.", rich_help_panel=CHANCE)] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="The seed of every random choice.", rich_help_panel=CHANCE)] = 0,
     seeds: Annotated[
         int,
         typer.Option(
             min=1,
-            help="Run with so many seeds where anything is random; means, and their spread. With --limit, each seed "
-            "draws other images and extracts their features.",
+            help="Repeat random methods with N seeds; report means and spread. With --limit, each seed draws other "
+            "images and extracts their features.",
             rich_help_panel=CHANCE,
         ),
     ] = 1,
     out: Annotated[
-        Path | None, typer.Option(help="Where results and page go \\[default: oodshape-results/NAME].")
+        Path | None, typer.Option(help="The folder for results and page \\[default: oodshape-results/NAME].")
     ] = None,
     settings: Annotated[
         Settings | None,
         typer.Option(
             metavar="KIND",
-            help="Whose hyperparameters: general, the paper's for an ID set, those of its authors' code, or OpenOOD's, "
-            "fitted on what it fits on \\[default: as the benchmark says].",
+            help="Hyperparameters: general, the paper's for an ID set (imagenet, cifar10, cifar100), authors-code, or "
+            "openood, also with OpenOOD's fitting sets \\[default: the benchmark's].",
             rich_help_panel=OPENOOD,
         ),
     ] = None,
@@ -57,7 +57,7 @@ def bench(
     other_lists: Annotated[
         bool,
         typer.Option(
-            "--other-lists", help="Take lists of images that are not the published ones.", rich_help_panel=OPENOOD
+            "--other-lists", help="Accept lists of images that differ from the published ones.", rich_help_panel=OPENOOD
         ),
     ] = False,
     download: Annotated[
@@ -73,11 +73,14 @@ def bench(
     results.csv, results.json, table.md, table.tex and report.html. `oodshape report` makes other tables. A method that
     fails does not end the run: its row says so, the other results are written, and the exit status is 1.
     """
-    from oodshape.benchmark.plan import BenchOptions
     from oodshape.benchmark.spec import Benchmark
-    from oodshape.report.benchmark_files import print_report, write_benchmark
 
     chosen = Benchmark.load(benchmark)
+    for each in words(methods):
+        check_inputs(method=each)
+    from oodshape.benchmark.plan import BenchOptions  # torch: after the names were checked
+    from oodshape.report.benchmark_files import print_report, write_benchmark
+
     chosen = chosen.full_spectrum() if full_spectrum else chosen
     chosen = chosen.with_settings(settings) if settings else chosen
     options = BenchOptions(
@@ -98,7 +101,7 @@ def bench(
     if not is_quiet():
         print_report(results, console())
     say(f"page: {folder / 'report.html'}")
-    for each in results.failed:
-        show_line(f"failed: {each.method} on {each.model}: {each.why}")
+    for failure in results.failed:
+        show_line(f"failed: {failure.method} on {failure.model}: {failure.why}")
     if results.failed:
         raise typer.Exit(1)

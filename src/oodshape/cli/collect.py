@@ -88,7 +88,7 @@ def collect(
 
 def merge(
     *,
-    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="The files of `oodshape score --shard`.")],
+    files: Annotated[list[Path], typer.Argument(metavar="FILE", help="The files of `oodshape score --shard`.")],
     out: Annotated[Path, typer.Option(help="scores.csv, .jsonl or .parquet.")],
 ) -> None:
     """Merge the scores of all shards into the file that one machine would have written."""

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from oodshape.cli.method_options import ColumnsOption
+from oodshape.cli.method_options import ColumnsOption, ResultsArgument
 from oodshape.cli.shared_options import words
 from oodshape.cli.terminal import console, say
 
@@ -18,11 +17,9 @@ HEAD = ("network", "OOD set", "metric", "first", "second", "difference", "95 % i
 
 
 def compare(
-    results: Annotated[
-        Path, typer.Argument(metavar="RESULTS", help="A results.json, or the folder of a benchmark run.")
-    ],
+    results: ResultsArgument,
     methods: Annotated[
-        str, typer.Option(help="Two methods, a,b: how much better a is. Without it: who is tied with the best.")
+        str, typer.Option(help="Two methods, a,b: how much better a is. Without it: which are tied with the best.")
     ] = "",
     columns: ColumnsOption = "",
 ) -> None:

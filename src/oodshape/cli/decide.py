@@ -19,21 +19,19 @@ def decide(
     ] = 0.1,
     storey: Annotated[
         bool,
-        typer.Option("--storey", help="Estimate how many images are in-distribution: flags more where many are OOD."),
+        typer.Option("--storey", help="Estimate how many images are in-distribution: flags more if many are OOD."),
     ] = False,
     guard: Annotated[
-        Path | None, typer.Option(help="The guard that scored them: it knows the calibration, and is checked.")
+        Path | None, typer.Option(help="The guard that scored them: it must match; it holds the calibration set size.")
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option(
-            help="All rows with a column flagged: .csv, .jsonl or .parquet \\[default: those flagged, as CSV]."
-        ),
+        typer.Option(help="All rows with a column flagged: .csv, .jsonl or .parquet \\[default: flagged rows as CSV]."),
     ] = None,
 ) -> None:
     """Flag OOD images of a finished set together, with an expected false discovery rate of at most --fdr.
 
-    The threshold of `score` bounds the fraction of in-distribution images that are rejected. Where few images are OOD,
+    The threshold of `score` bounds the fraction of in-distribution images that are rejected. If few images are OOD,
     most of the rejected ones may still be in-distribution. This command bounds the fraction of these among the flagged
     images: Benjamini-Hochberg on the p-values of all images.
     """

@@ -19,7 +19,7 @@ def export(
     model: ModelOption,
     opening: ModelOptions = ON_ANY_DEVICE,
     out: Annotated[Path, typer.Option(help="The file to write, such as guarded.onnx.")],
-    images: Annotated[str | None, typer.Option(help=f"Compared on these \\[default: made-up ones]: {IMAGES}.")] = None,
+    images: Annotated[str | None, typer.Option(help=f"To compare on \\[default: synthetic ones]: {IMAGES}.")] = None,
 ) -> None:
     """Write network and guard as one ONNX file: images -> logits, score, accepted.
 

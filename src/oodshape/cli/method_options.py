@@ -10,10 +10,26 @@ import typer
 
 from oodshape.cli.shared_options import DataOption, cache_folder, resolve_device, words
 from oodshape.cli.terminal import show_progress
+from oodshape.core.errors import InputError
 from oodshape.core.options import CacheOptions, Help, ModelOptions, RunOptions, SubsetOptions
 
 Settings = Literal["general", "imagenet", "cifar10", "cifar100", "authors-code", "openood"]
 
+
+def _check_results(path: Path) -> Path:
+    """Refuse a missing file before the slow import of torch."""
+    found = path / "results.json" if path.is_dir() else path
+    if not found.is_file():
+        raise InputError(f"there is no file {found}")
+    return path
+
+
+ResultsArgument = Annotated[
+    Path,
+    typer.Argument(
+        metavar="RESULTS", help="A results.json, or the folder of a benchmark run.", callback=_check_results
+    ),
+]
 ColumnsOption = Annotated[
     str,
     typer.Option(

@@ -12,7 +12,7 @@ from oodshape.cli.terminal import console
 def methods(
     name: Annotated[
         str | None,
-        typer.Argument(metavar="[NAME]", help="Describe this method, or package.module:Name of yours."),
+        typer.Argument(metavar="NAME", help="Describe this method, or package.module:Name of yours."),
     ] = None,
 ) -> None:
     """List the methods, or describe one: summary, needs, failures, settings, deviations, paper and code."""

@@ -72,7 +72,8 @@ def _options(group: Any, default: Any) -> list[Parameter]:
     types = get_type_hints(group, include_extras=True)
     found = []
     for each in fields(group):
-        if (kind := _option(types[each.name], each.name, getattr(group, "panel", None))) is None:
+        owner = next(base for base in reversed(group.__mro__) if each.name in inspect.get_annotations(base))
+        if (kind := _option(types[each.name], each.name, getattr(owner, "panel", None))) is None:
             continue
         value = each.default if default is Parameter.empty else getattr(default, each.name)
         value = Parameter.empty if value is MISSING else value

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from oodshape.cli.method_options import ResultsArgument
 from oodshape.cli.shared_options import DataOption, resolve_device
 from oodshape.cli.terminal import say
 from oodshape.core.options import ModelOptions, Precision, RunOptions
@@ -25,9 +26,7 @@ AS_BEFORE = Reopened(device="auto")
 
 def repeat(
     *,
-    results: Annotated[
-        Path, typer.Argument(metavar="RESULTS", help="A results.json, or the folder of a benchmark run.")
-    ],
+    results: ResultsArgument,
     out: Annotated[Path | None, typer.Option(help="Keep the new results in this folder.")] = None,
     data: DataOption = None,
     opening: Reopened = AS_BEFORE,
@@ -35,9 +34,9 @@ def repeat(
 ) -> None:
     """Repeat a benchmark run from its results file, and report whether the figures agree.
 
-    Features are extracted again, whatever lies in the cache. Metrics may differ by 0.5 points and two OOD
-    images (AUROC by 0.1 points), since processors do not agree on last bits; costs are not compared. Exit status 1
-    where more differs.
+    Features are extracted again; the cache is not read. Metrics may differ by 0.5 points and two OOD
+    images (AUROC by 0.1 points), because processors differ in last bits; costs are not compared. Exit status 1 if
+    more differs.
     """
     from oodshape.benchmark.repeat import compare_runs, restore_benchmark
     from oodshape.benchmark.results import RunResults

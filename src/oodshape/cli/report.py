@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
-from oodshape.cli.method_options import ColumnsOption
+from oodshape.cli.method_options import ColumnsOption, ResultsArgument
 from oodshape.cli.terminal import console, say
 
 
 def report(
-    results: Annotated[
-        Path, typer.Argument(metavar="RESULTS", help="A results.json, or the folder of a benchmark run.")
-    ],
+    results: ResultsArgument,
     table: Annotated[
         Literal["model", "ood", "standard4"],
         typer.Option(

@@ -54,6 +54,10 @@ def score(
     the threshold.
     """
     check_writable(out, page)
+    if shard and page is not None:
+        raise InputError("a page shows a whole set of images: leave --shard or --page out")
+    if shard and (out is None or out.suffix.lower() != ".parquet"):
+        raise InputError("--shard needs a Parquet file, which stores its number: --out scores-03.parquet")
     check_inputs(images, guard=guard, model=model, opening=opening)
     from oodshape.core.files import any_names
     from oodshape.guard.guard import Guard
@@ -63,10 +67,6 @@ def score(
     from oodshape.report.pages.scored_page import Origin, ScoredRows, write_scored_page
 
     pool = ray_pool(engine)
-    if shard and page is not None:
-        raise InputError("a page shows a whole set of images: leave --shard or --page out")
-    if shard and out is None:
-        raise InputError("--shard needs --out, such as scores-03.parquet")
     if pool is not None and (out is None or shard or page is not None):
         raise InputError("the engine ray needs --out, makes its own shards, and writes no page")
     fitted = Guard.load(guard, trust_code=opening.trust_code)

@@ -25,7 +25,7 @@ def serve(
     watch: Annotated[
         bool, typer.Option("--watch", help="Watch the p-values; a shift shows in metrics and log.")
     ] = False,
-    state: Annotated[Path | None, typer.Option(help="Store what the watch saw here, and continue from it.")] = None,
+    state: Annotated[Path | None, typer.Option(help="Save the state of the watch here, and continue from it.")] = None,
     delta: Annotated[float, typer.Option(help="The probability of a false alarm, over all time.")] = 0.01,
     token_file: Annotated[
         Path | None, typer.Option(help="A file with the bearer token that requests must send, in one line.")

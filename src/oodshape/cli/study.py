@@ -43,17 +43,17 @@ def study(
         Settings | None,
         typer.Option(
             metavar="KIND",
-            help="Whose hyperparameters; authors-code: objective, noise and search of the paper's published code too "
-            "\\[default: as the benchmark says, or the paper's for the network that a folder is named after].",
+            help="Hyperparameters, as for bench; authors-code also takes objective, noise and search of the authors' "
+            "code \\[default: the benchmark's, or the paper's for the network that a folder is named after].",
         ),
     ] = None,
-    out: Annotated[Path, typer.Option(help="Where tables and figures go.")] = Path("oodshape-results/studies"),
+    out: Annotated[Path, typer.Option(help="The folder for tables and figures.")] = Path("oodshape-results/studies"),
 ) -> None:
     """Run a study of the paper: OptFS with OOD data, sweeps, shaping functions, and more.
 
     Each writes a table (CSV, Markdown, LaTeX) and figures (SVG, PDF, PNG). Folders of feature files hold head.npz
     (weight, bias), train.npz, test.npz or val.npz, and one file per OOD set (features, labels); gaussian and uniform
-    are surrogates; scrambled is the proxy OOD set that `auto` chooses by.
+    are surrogates; scrambled is a proxy OOD set of `auto`.
     """
     from oodshape.methods.registry import find_record
     from oodshape.report.tables.paper import check_in_paper

@@ -39,9 +39,9 @@ def watch(
 ) -> None:
     """Test whether the rejection rate of a stream still agrees with the guarantee, and when to refit.
 
-    The test is valid after every image: a stream of images like those of the calibration set raises an alarm with
-    probability delta at most, ever. An alarm is exit status 3. With --state each row of a file counts once, in
-    however many runs; standard input has no such memory.
+    The test is valid after every image: if the stream is like the calibration set, the probability of ever raising an
+    alarm is at most delta. An alarm is exit status 3. With --state, each row of a file is counted once over all runs;
+    rows from standard input are always counted.
     """
     import numpy as np
 

@@ -31,6 +31,7 @@ from typing import (
     TypeVar,
     Union,
     cast,
+    dataclass_transform,
     get_args,
     get_origin,
     get_type_hints,
@@ -249,17 +250,19 @@ def _then_checked(own: Callable[[Any], None]) -> Callable[[Any], None]:
     return post_init
 
 
+@dataclass_transform(eq_default=False, frozen_default=True, field_specifiers=(dataclasses.field,))
 class Value:
-    """The base of every frozen dataclass that a detector is made of.
+    """The base of all that a detector is made of: each subclass is a frozen dataclass, unless it is `abstract`.
 
-    Declare subclasses with `@dataclass(frozen=True, eq=False, repr=False)`: equality, hash and repr come from
-    here and know arrays. Each subclass is known by its name, so that files name types and never hold code.
+    Equality, hash and repr come from here and know arrays. Each subclass is known by its name, so that files name types
+    and never hold code.
     """
 
     known: ClassVar[dict[str, type[Value]]] = {}  # by `_name_type`
     later: ClassVar[list[Callable[[], None]]] = []  # imports of further types, for a file that names an unknown one
+    __dataclass_fields__: ClassVar[dict[str, dataclasses.Field[Any]]]
 
-    def __init_subclass__(cls, **kwargs: Any) -> None:
+    def __init_subclass__(cls, *, abstract: bool = False, **kwargs: Any) -> None:
         """Make the subclass known by its name; a cell or module that runs again replaces its own classes only."""
         super().__init_subclass__(**kwargs)
         name = _name_type(cls)
@@ -269,6 +272,15 @@ class Value:
         Value.known[name] = cls
         if "__post_init__" in cls.__dict__:
             cls.__post_init__ = _then_checked(cls.__dict__["__post_init__"])  # type: ignore[method-assign]
+        if not abstract:
+            dataclasses.dataclass(frozen=True, eq=False, repr=False)(cls)
+            del cls.__setattr__, cls.__delattr__  # those below do: the decorator may be there, too
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise dataclasses.FrozenInstanceError(f"cannot assign to field {name!r}")
+
+    def __delattr__(self, name: str) -> None:
+        raise dataclasses.FrozenInstanceError(f"cannot delete field {name!r}")
 
     @_then_checked
     def __post_init__(self) -> None:
@@ -350,7 +362,7 @@ def _find_type(name: str, *, trust_code: bool = False) -> type[Value]:
     return Value.known[found[0]]
 
 
-class ArrayValue(Value):
+class ArrayValue(Value, abstract=True):
     """A value with frozen float32 array fields that are also available as tensors."""
 
     def __post_init__(self) -> None:

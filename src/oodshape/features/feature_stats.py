@@ -41,52 +41,6 @@ def decode_bins(keys: Array, width: int, shift: int) -> Array:
     return np.asarray(np.clip(np.where(order < 0, -values, values), -LARGEST[width], LARGEST[width]))
 
 
-class BinCounts:
-    """The running tables over float32 values, one per thread; float16 values have bins of their own there."""
-
-    def __init__(self, width: int, shift: int, *, half: bool) -> None:
-        """Empty tables for rows of the given width."""
-        threads = torch.get_num_threads()
-        self.shift, self.bins, self.half = shift, 1 << (32 - shift), half
-        self.tables = [np.zeros((self.bins + kernels.ZEROS, 2)) for _ in range(threads)]
-        self.sums = np.zeros((threads, width))
-        self.limits = np.tile(np.array([[2**31 - 1, -(2**31)]], np.int32), (threads, 1))
-
-    def add(self, raw: Tensor, classes: Tensor, weight: Tensor) -> None:
-        """Count some rows in; `classes` picks the row of `weight` that is w_max."""
-        z = raw.float().numpy()
-        arrays = kernels.view_bits(z), z, classes.numpy(), weight.numpy(), self.shift == COARSE
-        kernels.run_over_rows(
-            lambda p, a, b: kernels._tally_rows(*arrays, self.tables[p], self.sums[p], self.limits[p], a, b), *z.shape
-        )
-
-    def result(self) -> dict[str, Any]:
-        """The fields of FeatureStats that the tables give; bins in use only."""
-        table = self.tables[0]
-        for other in self.tables[1:]:
-            table += other
-        zero = self.bins // 2
-        table[zero] += table[self.bins :].sum(axis=0)
-        used = np.flatnonzero(table[: self.bins, 0])
-        columns = table[used]
-        low, high = self.limits[:, 0].min(), self.limits[:, 1].max()
-        ends = np.abs(np.array([low, high], np.int32)).view(np.float32) * np.sign([low, high])
-        keys, bits = used.astype(np.int64) - zero, 32
-        if self.half:  # a float16 has fewer bits than a bin leaves
-            values = decode_bins(keys, 32, self.shift).astype(np.float16)
-            keys, bits = _order(kernels.view_bits(values).astype(np.int64), 16), 16
-        return {
-            "bits": bits,
-            "shift": 0 if self.half else self.shift,
-            "sums": self.sums.sum(axis=0),
-            "minimum": float(ends[0]),
-            "maximum": float(ends[1]),
-            "keys": keys,
-            "counts": columns[:, 0].astype(np.int64),
-            "impacts": columns[:, 1].copy(),
-        }
-
-
 Float64 = NDArray[np.float64]
 NEGATIVE = 0.01  # the share of negative values from which features count as signed
 
@@ -322,26 +276,61 @@ class FeatureStats:
 
 
 class RunningStats:
-    """`FeatureStats` while they are collected."""
+    """`FeatureStats` while they are collected: tables over float32 values, one per thread.
+
+    float16 values have bins of their own there.
+    """
 
     def __init__(self, head: Head, images: int, *, half: bool) -> None:
         """Empty tables; `images` says how many rows will come at most."""
-        self.head, self.n = head, 0
-        self.weight = head.weight.cpu()
-        self.tally = BinCounts(head.width, _choose_shift(images, head.width), half=half)
+        threads, self.shift = torch.get_num_threads(), _choose_shift(images, head.width)
+        self.head, self.n, self.half, self.weight = head, 0, half, head.weight.cpu().numpy()
+        self.bins = 1 << (32 - self.shift)
+        self.tables = [np.zeros((self.bins + kernels.ZEROS, 2)) for _ in range(threads)]
+        self.sums = np.zeros((threads, head.width))
+        self.limits = np.tile(np.array([[2**31 - 1, -(2**31)]], np.int32), (threads, 1))
 
     def add(self, raw: Tensor, classes: Tensor) -> None:
         """Count in some rows, as stored, of the predicted classes."""
         self.n += len(raw)
-        self.tally.add(raw.cpu(), classes.cpu(), self.weight)
+        z = raw.cpu().float().numpy()
+        arrays = kernels.view_bits(z), z, classes.cpu().numpy(), self.weight, self.shift == COARSE
+        kernels.run_over_rows(
+            lambda p, a, b: kernels._tally_rows(*arrays, self.tables[p], self.sums[p], self.limits[p], a, b), *z.shape
+        )
 
     @property
     def finite(self) -> bool:
         """Whether all values were: NaN and infinity always reach the sums."""
-        return all(bool(np.isfinite(sums).all()) for sums in self.tally.sums)
+        return bool(np.isfinite(self.sums).all())
 
     def result(self) -> FeatureStats:
-        return FeatureStats(head=self.head.fingerprint, n=self.n, **self.tally.result())
+        """The statistics; bins in use only."""
+        table = self.tables[0]
+        for other in self.tables[1:]:
+            table += other
+        zero = self.bins // 2
+        table[zero] += table[self.bins :].sum(axis=0)
+        used = np.flatnonzero(table[: self.bins, 0])
+        columns = table[used]
+        low, high = self.limits[:, 0].min(), self.limits[:, 1].max()
+        ends = np.abs(np.array([low, high], np.int32)).view(np.float32) * np.sign([low, high])
+        keys = used.astype(np.int64) - zero
+        if self.half:  # a float16 has fewer bits than a bin leaves
+            values = decode_bins(keys, 32, self.shift).astype(np.float16)
+            keys = _order(kernels.view_bits(values).astype(np.int64), 16)
+        return FeatureStats(
+            head=self.head.fingerprint,
+            n=self.n,
+            bits=16 if self.half else 32,
+            shift=0 if self.half else self.shift,
+            sums=self.sums.sum(axis=0),
+            minimum=float(ends[0]),
+            maximum=float(ends[1]),
+            keys=keys,
+            counts=columns[:, 0].astype(np.int64),
+            impacts=columns[:, 1].copy(),
+        )
 
 
 def interpolate(a: float, b: float, share: float) -> float:

@@ -21,8 +21,7 @@ from oodshape.features.chunks import RowSubset, as_tensor, check_finite
 from oodshape.features.extraction import Extraction
 from oodshape.features.feature_stats import FeatureStats, RunningStats, interpolate
 from oodshape.features.kernels import bracket, interval_sums
-from oodshape.features.moments import Moments, RunningMoments
-from oodshape.features.statistic import SCATTERS
+from oodshape.features.moments import SCATTERS, Moments, RunningMoments
 from oodshape.features.sum_kernels import add_columns
 from oodshape.features.tensor_batches import ExtractedTensors, extract_tensors
 from oodshape.images import identity

@@ -1,9 +1,10 @@
-"""Moments: further sums over the training features, each collected only when a method asks for it."""
+"""Moments: further sums over the training features by name, each collected only when a method asks for it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from functools import cached_property
 from itertools import pairwise
 from typing import Annotated, Any
@@ -13,12 +14,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from oodshape.core.errors import InputError
+from oodshape.core.errors import InputError, unknown
 from oodshape.core.values import AtLeast, check_fields, freeze_array
 from oodshape.features.chunks import Chunked, check_finite
-from oodshape.features.kernels import normalise_rows
-from oodshape.features.statistic import SCATTERS, RunningStatistics, Statistic, as_statistics
-from oodshape.features.sum_kernels import merge_scatters
+from oodshape.features.kernels import TINY, normalise_rows
+from oodshape.features.sum_kernels import Scatter, add_by_class, add_sorted, add_squares, merge_scatters, row_lengths
 from oodshape.images import identity
 from oodshape.images.identity import Keys
 from oodshape.networks.head import Head
@@ -26,6 +26,155 @@ from oodshape.networks.head import Head
 Array = NDArray[Any]
 BANK = 5000  # images that a bank keeps at most
 ROUNDING = 0.01  # of the largest value: how far apart two readings of one image may be; two images are further
+TEMPERATURES = tuple(2 ** (step / 2) for step in range(-6, 7))  # at which a label's surprise is summed
+SCATTERS = {"scatter": False, "unit_scatter": True}  # name -> whether of rows of length 1
+
+
+class Statistic(StrEnum):
+    """A sum over the training features, or a sample of them; classes are those that the network predicts.
+
+    The parts of labels are zeros where the images have none. A part is the string of its name, so that files, and sets
+    of plain names, mean the same. Its `axes` are letters: C classes, M features, B images, T temperatures, 1.
+
+    >>> Statistic.COUNTS == "counts", Statistic("class_sums"), Statistic.CLASS_SUMS.axes
+    (True, <Statistic.CLASS_SUMS: 'class_sums'>, 'CM')
+    """
+
+    axes: str
+
+    def __new__(cls, name: str, axes: str = "") -> Statistic:
+        part = str.__new__(cls, name)
+        part._value_, part.axes = name, axes
+        return part
+
+    COUNTS = "counts", "C"  # images of each class
+    CLASS_SUMS = "class_sums", "CM"  # features of each class
+    UNIT_CLASS_SUMS = "unit_class_sums", "CM"  # features of length 1 of each class
+    SOFTMAX_SUMS = "softmax_sums", "CC"  # probabilities of each class
+    SQUARES = "squares", "M"  # squared features
+    SCATTER = "scatter", "MM"  # products of features around their mean
+    UNIT_SCATTER = "unit_scatter", "MM"  # products of features of length 1 around their mean
+    PROFILE = "profile", "M"  # sorted rows
+    ENERGY = "energy", "1"
+    BANK = "bank", "BM"  # at most 5,000 images
+    LABEL_COUNTS = "label_counts", "C"  # images of each label
+    LABEL_SUMS = "label_sums", "CM"  # features of each label
+    UNIT_LABEL_SUMS = "unit_label_sums", "CM"  # features of length 1 of each label
+    RIGHT_COUNTS = "right_counts", "C"  # images that are predicted as their label
+    RIGHT_SUMS = "right_sums", "CM"  # features of these images
+    LABEL_SURPRISE = "label_surprise", "T"  # mean logit at each temperature less the label's (`TEMPERATURES`)
+
+
+def as_statistics(names: Iterable[str]) -> frozenset[Statistic]:
+    """Convert names to statistics; an unknown name raises an error that lists the known ones.
+
+    >>> as_statistics(["counts"])
+    frozenset({<Statistic.COUNTS: 'counts'>})
+    """
+    asked = frozenset(names)
+    if asked - frozenset(Statistic):
+        raise unknown("statistic", min(asked - frozenset(Statistic)), Statistic)
+    return frozenset(map(Statistic, asked))
+
+
+class FeatureRows:
+    """Some rows of features, with what the head says about them: computed once, and only when asked for."""
+
+    def __init__(
+        self,
+        z: Tensor,
+        classes: Tensor,
+        head: Head,
+        logits: Tensor | None = None,
+        labels: Tensor | None = None,
+        *,
+        exact: bool = False,
+    ) -> None:
+        """The rows [n, M] float32, their predicted classes [n], and where they are known logits [n, C] and labels."""
+        self.z, self.classes, self.head, self.given_logits, self.exact = z, classes, head, logits, exact
+        self.labels = torch.full_like(classes, -1) if labels is None else labels
+
+    @cached_property
+    def logits(self) -> Tensor:
+        """[n, C]; in float32 their last bits hang on how many rows are multiplied at once, so `exact` ones are not."""
+        if self.exact:
+            return torch.addmm(self.head.bias.double(), self.z.double(), self.head.weight.double().T)
+        return self.head.logits(self.z) if self.given_logits is None else self.given_logits
+
+    @cached_property
+    def probabilities(self) -> Tensor:
+        """[n, C]."""
+        return self.logits.softmax(dim=1)
+
+    @cached_property
+    def inverse_lengths(self) -> Tensor:
+        """[n] float64: what makes each row one of length 1."""
+        return row_lengths(self.z).clamp_min(TINY).reciprocal()
+
+    @cached_property
+    def labelled(self) -> Tensor:
+        """The numbers of the rows whose label is a class of the network."""
+        return torch.nonzero((self.labels >= 0) & (self.labels < self.head.classes)).flatten()
+
+    @cached_property
+    def right(self) -> Tensor:
+        """The numbers of the rows that are predicted as their label."""
+        return self.labelled[(self.classes == self.labels)[self.labelled]]
+
+    def energy(self) -> float:
+        """The summed log of the summed exponentials, read off the largest logit and its probability."""
+        logs = self.logits.amax(dim=1) - self.probabilities.amax(dim=1).log()
+        return float(logs.double().sum())
+
+
+def _add_counts(rows: FeatureRows, total: Array) -> None:
+    total += np.bincount(rows.classes.numpy(), minlength=len(total))
+
+
+def _add_energy(rows: FeatureRows, total: Array) -> None:
+    total += rows.energy()
+
+
+def _count_labels(rows: FeatureRows, which: Tensor, total: Array) -> None:
+    total += np.bincount(rows.labels[which].numpy(), minlength=len(total))
+
+
+def _add_by_label(rows: FeatureRows, which: Tensor, total: Array, factors: Tensor | None = None) -> None:
+    """Add some of the rows to the rows of their labels; no copy is made where all of them are."""
+    if len(which) == len(rows.z):
+        add_by_class(rows.z, rows.labels, total, factors)
+    elif len(which):
+        add_by_class(rows.z[which], rows.labels[which], total, None if factors is None else factors[which])
+
+
+def _add_surprise(rows: FeatureRows, total: Array) -> None:
+    """Add, at each temperature, the mean logit under the probabilities less the logit of the label."""
+    if not len(rows.labelled):
+        return
+    logits = rows.logits[rows.labelled]
+    own = float(logits.gather(1, rows.labels[rows.labelled][:, None]).double().sum())
+    for place, temperature in enumerate(TEMPERATURES):
+        mean = ((logits / temperature).softmax(dim=1) * logits).sum(dim=1)
+        total[place] += float(mean.double().sum()) - own
+
+
+# how rows are added in place; classes are the predicted ones
+SUMS: dict[str, Callable[[FeatureRows, Array], None]] = {
+    Statistic.COUNTS: _add_counts,
+    Statistic.CLASS_SUMS: lambda rows, total: add_by_class(rows.z, rows.classes, total),
+    Statistic.UNIT_CLASS_SUMS: lambda rows, total: add_by_class(rows.z, rows.classes, total, rows.inverse_lengths),
+    Statistic.SOFTMAX_SUMS: lambda rows, total: add_by_class(rows.probabilities, rows.classes, total),
+    Statistic.SQUARES: lambda rows, total: add_squares(rows.z, total),
+    Statistic.PROFILE: lambda rows, total: add_sorted(rows.z, total),
+    Statistic.ENERGY: _add_energy,
+    Statistic.LABEL_COUNTS: lambda rows, total: _count_labels(rows, rows.labelled, total),
+    Statistic.LABEL_SUMS: lambda rows, total: _add_by_label(rows, rows.labelled, total),
+    Statistic.UNIT_LABEL_SUMS: lambda rows, total: _add_by_label(rows, rows.labelled, total, rows.inverse_lengths),
+    Statistic.RIGHT_COUNTS: lambda rows, total: _count_labels(rows, rows.right, total),
+    Statistic.RIGHT_SUMS: lambda rows, total: _add_by_label(rows, rows.right, total),
+    Statistic.LABEL_SURPRISE: _add_surprise,
+}
+BY_LABEL = frozenset(part for part in Statistic if part.startswith(("label", "unit_label", "right")))
 
 
 class Bank:
@@ -266,13 +415,22 @@ class RunningMoments:
     """`Moments` while they are collected."""
 
     def __init__(self, features: Chunked, needs: frozenset[str], *, exact: bool = False) -> None:
+        """Zeros; `exact`: all in float64."""
         as_statistics(needs)
-        self.head, self.n = features.head.to("cpu"), len(features)
-        self.labels = features.labels
-        labelled = self.labels is not None
-        self.sums = RunningStatistics(needs - {Statistic.BANK}, self.head, exact=exact, labelled=labelled)
+        head = self.head = features.head.to("cpu")
+        self.n, self.labels, self.exact = len(features), features.labels, exact
+        axis_sizes = {"C": head.classes, "M": head.width, "T": len(TEMPERATURES), "1": 1}
+        sizes = {name: tuple(axis_sizes[axis] for axis in Statistic(name).axes) for name in sorted(needs & SUMS.keys())}
+        missing = BY_LABEL if self.labels is None else frozenset()
+        # what stays zero takes no memory
+        self.never = {name: np.broadcast_to(0.0, size) for name, size in sizes.items() if name in missing}
+        self.totals = {name: np.zeros(size) for name, size in sizes.items() if name not in missing}
+        self.scatters = {
+            name: Scatter(head.width, directions=SCATTERS[name], double=exact)
+            for name in sorted(needs & SCATTERS.keys())
+        }
         self.keys = identity.draw_keys(features.identities, SEED, "bank") if "bank" in needs else None
-        self.bank = None if self.keys is None else Bank(self.head.width, half=features.half, coming=self.keys)
+        self.bank = None if self.keys is None else Bank(head.width, half=features.half, coming=self.keys)
 
     def add(self, first: int, raw: Tensor, classes: Tensor, logits: Tensor | None = None) -> None:
         """Add the rows from number `first` on, as stored, and where they are known their logits."""
@@ -281,10 +439,18 @@ class RunningMoments:
         if self.bank is not None and self.keys is not None:
             self.bank.add(self.keys[first : first + len(raw)], raw.cpu().numpy())
         labels = None if self.labels is None else self.labels[first : first + len(z)]
-        self.sums.add(z, classes.cpu(), None if logits is None else logits.cpu(), labels)
+        known = None if logits is None else logits.cpu()
+        rows = FeatureRows(z, classes.cpu(), self.head, known, labels, exact=self.exact)
+        for name, total in self.totals.items():
+            SUMS[name](rows, total)
+        for scatter in self.scatters.values():
+            scatter.add(z)
 
     def result(self) -> Moments:
-        parts = self.sums.parts()
+        """The sums by name; next to a scatter those of the features that it is of."""
+        parts = {**self.never, **self.totals}
+        for name, scatter in self.scatters.items():
+            parts[name], parts[f"{name}_sums"] = scatter.result()
         if self.bank is not None:
             parts["bank_keys"], parts["bank"] = self.bank.result()
         return Moments(self.head.fingerprint, self.n, parts)

@@ -19,8 +19,7 @@ from numpy.typing import NDArray
 from oodshape.core.errors import InputError
 from oodshape.features.feature_stats import FeatureStats
 from oodshape.features.features import Features
-from oodshape.features.moments import Moments
-from oodshape.features.statistic import as_statistics
+from oodshape.features.moments import Moments, as_statistics
 from oodshape.images import identity
 from oodshape.networks.head import Head, drop_classes
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import warnings
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -28,7 +27,6 @@ LARGEST = 1 << 26  # values of the fixed image: a damaged file may ask for any n
 CLOSE = 0.02  # of the largest logit of the fixed image: other devices round by less
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class About(Value):
     """What a guard knows about its network, images and options."""
 
@@ -56,7 +54,6 @@ class About(Value):
     probe: Annotated[NDArray[np.float32], Sizes("L")] | None = None  # logits of a fixed image (`compute_probe`)
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class Fitted(Value):
     """A fitted and calibrated detector with the preprocessing, the classes and the guarantee that belong to it."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Unpack
 
@@ -60,7 +60,6 @@ from oodshape.networks.zero_shot import PROMPT
 SELECTED = "images that fit used, to select methods or to set the threshold"
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class Guard(Fitted):
     """A fitted and calibrated detector with the preprocessing, the classes and the guarantee that belong to it.
 

@@ -21,8 +21,8 @@ from torch import Tensor
 from oodshape.core.errors import InputError
 from oodshape.core.values import AtLeast, Fraction
 from oodshape.features.features import Features
+from oodshape.features.moments import SCATTERS, Statistic
 from oodshape.features.proxy import cross_features
-from oodshape.features.statistic import SCATTERS, Statistic
 from oodshape.features.training_sums import MOST, SELECTION, Sums, TrainingSums
 from oodshape.images import identity
 from oodshape.methods.base import ScoreRecipe
@@ -55,7 +55,6 @@ NO_IMAGES = (
 )
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class Auto(ScoreRecipe):
     """Fuse the `fuse` candidates with the largest mean AUROC over three proxy OOD sets, and those in `always`.
 

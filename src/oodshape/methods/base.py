@@ -12,7 +12,7 @@ from torch import Tensor
 from oodshape.core.values import ArrayValue, Value
 from oodshape.features.chunks import check_finite
 from oodshape.features.kernels import normalise_rows
-from oodshape.features.statistic import Statistic
+from oodshape.features.moments import Statistic
 from oodshape.methods.training import Training
 from oodshape.networks.head import Head
 
@@ -20,7 +20,7 @@ R = TypeVar("R", bound="Recipe")
 T = TypeVar("T")
 
 
-class Recipe(Value):
+class Recipe(Value, abstract=True):
     """A slot's settings before fitting, or several of them; the properties of a recipe cover those inside it."""
 
     def inside(self) -> Iterator[Recipe]:
@@ -145,7 +145,7 @@ class Batch:
         return normalise_rows(self.features)
 
 
-class Shape(Value):
+class Shape(Value, abstract=True):
     """A fitted shaping function: features [N, M] -> shaped features [N, M].
 
     theta(z) = f(z) / z is its reparameterisation; two shapes combine by multiplying their thetas at the raw value.
@@ -185,7 +185,7 @@ class Shape(Value):
         return torch.where(z == 0, values, self(z) / torch.where(z == 0, 1.0, z) * values)
 
 
-class Shaper(Recipe):
+class Shaper(Recipe, abstract=True):
     """A recipe for a shape.
 
     >>> from oodshape import Features
@@ -207,7 +207,6 @@ class Shaper(Recipe):
         raise NotImplementedError
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class Identity(LearnsNothing, Shape, Shaper):
     """Features as they are."""
 
@@ -215,7 +214,7 @@ class Identity(LearnsNothing, Shape, Shaper):
         return z
 
 
-class FittedHead(Value):
+class FittedHead(Value, abstract=True):
     """A fitted head: shaped features -> logits.
 
     >>> from oodshape.methods.heads import Linear
@@ -261,7 +260,7 @@ class FittedHead(Value):
         return layer.logits(shape(batch.features, batch.buffer))
 
 
-class HeadRecipe(Recipe):
+class HeadRecipe(Recipe, abstract=True):
     """A recipe for a head.
 
     >>> from oodshape.methods.heads import Dice
@@ -329,7 +328,7 @@ class Evidence:
         return self.batch.directions
 
 
-class FittedScore(ArrayValue):
+class FittedScore(ArrayValue, abstract=True):
     """A fitted score: one number per image, higher = more in-distribution.
 
     >>> from oodshape.methods.scores.class_means import Pattern
@@ -349,7 +348,6 @@ class FittedScore(ArrayValue):
         raise NotImplementedError
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class FittedSlots(Value):
     """A recipe, what fitting made of its slots, and the fingerprint of the head that it was fitted for."""
 
@@ -360,7 +358,7 @@ class FittedSlots(Value):
     fingerprint: str
 
 
-class ScoreRecipe(Recipe):
+class ScoreRecipe(Recipe, abstract=True):
     """A recipe for a score.
 
     >>> from oodshape.methods.scores.class_means import She
@@ -382,7 +380,7 @@ class ScoreRecipe(Recipe):
         raise NotImplementedError
 
 
-class Score(LearnsNothing, FittedScore, ScoreRecipe):
+class Score(LearnsNothing, FittedScore, ScoreRecipe, abstract=True):
     """A score of the logits alone that learns nothing.
 
     >>> from oodshape.methods.scores.logits import MaxLogit

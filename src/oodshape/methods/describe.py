@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from oodshape.methods.records import RECORDS, REFERENCES, Record, find_registered
+from oodshape.methods.records import RECORDS, REFERENCES, Record, check_method, find_registered
 
 if TYPE_CHECKING:
     from oodshape.methods.detector import Method
@@ -45,6 +45,7 @@ def describe_method(name: str) -> list[tuple[str, str]]:
     """Everything about one method, in lines of (what, text)."""
     record = find_registered(name)
     if record is None:  # a custom method, which is imported
+        check_method(name)
         from oodshape.methods.registry import find_record
 
         record = find_record(name)

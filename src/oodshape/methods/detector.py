@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import warnings
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
@@ -63,7 +63,6 @@ def _predict_classes(data: Features | Outputs) -> Tensor:
     return data.predictions if isinstance(data, Features) else data.logits.argmax(dim=1)
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class Method(Recipe):
     """A recipe: perturb -> shape -> head -> score.
 
@@ -142,7 +141,6 @@ class Method(Recipe):
         )
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class Detector(FittedSlots):
     """A fitted method, tied to one head; after `calibrate` it also decides.
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from oodshape.core.errors import InputError
 from oodshape.features.features import Features
-from oodshape.features.statistic import Statistic
+from oodshape.features.moments import Statistic
 from oodshape.features.training_sums import Sums
 from oodshape.methods.base import Batch, Evidence
 from oodshape.methods.detector import Detector, Method, check_scores, iterate_batches

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Annotated, TypeVar
 
 import numpy as np
@@ -68,7 +67,6 @@ def _place(values: Tensor, reference: Tensor) -> Tensor:
     return (place + between).clamp(1, n)
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class Component(FittedScore):
     """A fitted method inside a fusion, with the ID scores that turn its own into p-values."""
 
@@ -97,7 +95,6 @@ def _each_log_p(parts: Sequence[Component], scores: Sequence[Tensor]) -> Tensor:
     return log_p(torch.stack(list(scores)), torch.stack([part.tensor("reference", scores[0]) for part in parts]))
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class Filter(Component):
     """A component against noise or constant images: it decides alone, but only below a limit.
 
@@ -122,7 +119,6 @@ def _combined(each: Tensor, filters: Sequence[Filter]) -> tuple[Tensor, Tensor]:
     return sum(weighted, each[:count].sum(dim=0)), each[:count].amin(dim=0)
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class Fusion(FittedScore):
     """The p-value of the components together, as a log; the plain score where there is only one component.
 

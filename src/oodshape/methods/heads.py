@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Annotated, Any
 
 import numpy as np
@@ -18,12 +17,10 @@ from oodshape.methods.training import Training
 from oodshape.networks.head import Head
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class Linear(LearnsNothing, FittedHead, HeadRecipe):
     """The classifier's own head."""
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class FrozenClass(LearnsNothing, FittedHead, HeadRecipe):
     """One logit: the weight row of the *unshaped* prediction times the shaped features, without bias."""
 
@@ -42,7 +39,6 @@ class FrozenClass(LearnsNothing, FittedHead, HeadRecipe):
         return logit[:, None]
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class Sparse(ArrayValue, FittedHead):
     """The classifier's head without the weights whose contribution to the mean logits is at most `threshold`."""
 
@@ -55,7 +51,6 @@ class Sparse(ArrayValue, FittedHead):
         return Head(head.weight * keep, head.bias)
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class Dice(HeadRecipe):
     """Drop the share p of all C x M weights with the smallest mean contribution (Sun & Li, 2022)."""
 
@@ -67,7 +62,6 @@ class Dice(HeadRecipe):
         return Sparse(mean=mean, threshold=float(np.quantile(contribution, self.p)))
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class Lts(LearnsNothing, FittedHead, HeadRecipe):
     """Logits times (sum relu z / sum of the largest share of relu z)^2 (LTS; Djurisic et al., 2024)."""
 

@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 from oodshape.core.errors import InputError
 from oodshape.features.feature_stats import NEGATIVE, FeatureStats
 from oodshape.features.features import Features
-from oodshape.features.moments import Moments
-from oodshape.features.statistic import Statistic, as_statistics
+from oodshape.features.moments import Moments, Statistic, as_statistics
 from oodshape.features.training_sums import Sums, TrainingSums
 from oodshape.networks.head import Head
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Annotated
 
 import numpy as np
@@ -19,7 +18,6 @@ Count = Annotated[int, AtLeast(0)]
 ODDS = np.array([1.25, 1.6, 2.0, 3.0, 5.0, 10.0, 30.0, 100.0])  # of the alternatives, over those of the rate allowed
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class RateTest(Value):
     """A bet that a stream of yes and no says yes more often than `allowed`; its wealth is the evidence.
 

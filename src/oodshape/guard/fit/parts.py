@@ -49,7 +49,6 @@ KIND = "part"
 Count = Annotated[int, AtLeast(0)]
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class Made(Value):
     """The origin of a part: parts that can be added differ only in their shard."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Annotated
 
 import numpy as np
@@ -30,7 +29,6 @@ ALTERNATIVES = ("mds++", "knn", "vim")  # methods that measure distances, tried 
 Batches = Callable[[], Iterator[Tensor]]  # noise, then constant images, NOISE_IMAGES at a time
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class Sanity(Value):
     """Scores and predicted classes of noise images, then of constant images: rates follow from any threshold."""
 

@@ -61,7 +61,7 @@ def score_to_file(
     write = find_writer(out)
     batch_size = run.batch_size
     who = identify_run(guard, batch_size, source.classifier.precision)
-    mine = ShardPlan(slice(None)) if shard is None else plan_shard(listing, shard, batch_size, who, out)
+    mine = ShardPlan(slice(None)) if shard is None else plan_shard(listing, shard, batch_size, who)
     part = out.with_name(f"{out.name}.part")
     if not out.parent.is_dir():
         raise InputError(f"cannot write {out}: the folder {out.parent} does not exist")
@@ -153,12 +153,12 @@ def _resume(
         file.write(json.dumps({"oodshape": who}).encode() + b"\n")
         return 0, who
     if first != json.dumps({"oodshape": who}).encode() + b"\n":
-        raise InputError(f"{part} was begun with another guard, batch size or oodshape; remove it to start anew")
+        raise InputError(f"{part} was begun with another guard, batch size or oodshape; remove it to start again")
     end, keep, mark = file.tell(), 0, who
     for block, seal in _blocks(file, part, batch_size):
         mark_now = compute_fingerprint(mark, b"".join(block))
         if seal != _sealed(mark_now):
-            raise InputError(f"{part} is damaged after image {keep}: a checksum is wrong; remove it to start anew")
+            raise InputError(f"{part} is damaged after image {keep}: a checksum is wrong; remove it to start again")
         # Whole batches only: a network may give other last bits in a batch of another size.
         if len(block) != batch_size:
             break
@@ -184,7 +184,7 @@ def _blocks(file: IO[bytes], part: Path, batch_size: int) -> Iterator[tuple[list
             yield block, line
             block = []
         elif len(block) == batch_size:
-            raise InputError(f"{part} is damaged: a checksum is missing; remove it to start anew")
+            raise InputError(f"{part} is damaged: a checksum is missing; remove it to start again")
         else:
             block.append(line)
 
@@ -205,10 +205,8 @@ class ShardPlan(NamedTuple):
     note: str = ""
 
 
-def plan_shard(listing: ImageSource, shard: Shard, batch_size: int, guard: str, out: Path) -> ShardPlan:
+def plan_shard(listing: ImageSource, shard: Shard, batch_size: int, guard: str) -> ShardPlan:
     """Plan one shard of the listed images: a run of whole batches."""
-    if out.suffix.lower() != ".parquet":
-        raise InputError(f"the scores of a shard are a Parquet file, which says which one it is; {out} is none")
     if isinstance(listing, Listing) and listing.given == "-":
         raise InputError("standard input cannot be read twice, so it has no shards; write the paths to a list")
     names, total = blake2b(digest_size=8), 0

@@ -36,7 +36,7 @@ class Watching:
             if not math.isclose(stored, wanted, rel_tol=1e-6):
                 raise InputError(
                     f"{self._path} is the state of a watch with {name} = {stored:g}, this one has {wanted:g}; "
-                    "give another --state to start anew"
+                    "give another --state to start again"
                 )
         self._saved: Watch | None = None  # an unused state is written too: a path that cannot be is known at the start
         self._new: list[dict[str, Any]] = []

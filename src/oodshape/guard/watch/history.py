@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -24,7 +24,6 @@ def _zeros(*shape: int) -> Any:
     return field(default_factory=lambda: np.zeros(shape, np.int64))
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class Event(Value):
     """Something that happened after so many readable images: an alarm, or a reset."""
 
@@ -33,7 +32,6 @@ class Event(Value):
     began: Annotated[int, AtLeast(1)] | None = None  # near which the change began, by the estimate
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class History(Value):
     """Counts per block of readable images (the last block is still open), and events.
 

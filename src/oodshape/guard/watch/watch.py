@@ -12,7 +12,7 @@ import math
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from hashlib import sha256
 from itertools import islice
 from pathlib import Path
@@ -36,7 +36,6 @@ from oodshape.metrics.sequential_test import RateTest
 Block = tuple[list[ScoreRow], "ReadPosition | None"]
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class ReadPosition(Value):
     """The number of rows that were read of a file, and the digest of these rows."""
 
@@ -119,7 +118,6 @@ def lock_state(state: str) -> Iterator[None]:
 MIDDLE = 0.5  # half of the images like the calibration's have a p-value up to this
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class Watch(Value):
     """The state of watching one stream: `watch = watch.after(p_values)`, then `str(watch)`.
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -38,7 +37,6 @@ def _is_size(value: object) -> bool:
     return isinstance(value, int) and value >= 1
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class Preprocessing(Value):
     """Resize, crop the centre, scale to [0, 1], then (x - mean) / std, the same as torchvision.
 

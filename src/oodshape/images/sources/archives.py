@@ -332,10 +332,10 @@ def check_table(path: str | Path) -> None:
 
     Its metadata does not tell how often a value of a dictionary stands in the rows; the dictionary's indices do.
     """
+    pq = import_optional("pyarrow.parquet", "parquet", "Parquet")
     import pyarrow.compute as pc
     import pyarrow.types as kinds
 
-    pq = import_optional("pyarrow.parquet", "parquet", "Parquet")
     schema = pq.read_schema(path)
     texts = [each.name for each in schema if kinds.is_string(each.type) or kinds.is_binary(each.type)]
     if any(kinds.is_nested(each.type) for each in schema):

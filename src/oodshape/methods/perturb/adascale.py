@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Annotated
 
 import numpy as np
@@ -18,7 +18,6 @@ from oodshape.methods.shapes.ash import LARGEST_EXPONENT
 from oodshape.networks.head import Outputs
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class AdaScale(Step):
     """SCALE with a share p of its own for each image (Regmi, 2025); `on_logits` is AdaSCALE-L, else -A.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Protocol
 
 from torch import Tensor
@@ -22,7 +21,7 @@ class Differentiable(Protocol):
         """[N, ...] images -> [N, C] logits, with the graph."""
 
 
-class Step(Recipe):
+class Step(Recipe, abstract=True):
     """A perturbation of the images before they reach the network."""
 
     @property
@@ -47,7 +46,6 @@ class Step(Recipe):
         return classifier(self(classifier, images))
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class NoPerturbation(Step):
     """The images as they are."""
 

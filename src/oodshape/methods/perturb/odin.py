@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Annotated
 
 import torch
@@ -13,7 +13,6 @@ from oodshape.core.values import Fraction, Positive
 from oodshape.methods.perturb.base import Differentiable, Step
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class Odin(Step):
     """A step of size eps that raises the confidence of the predicted class (Liang et al., 2018).
 

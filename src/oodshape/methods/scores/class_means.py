@@ -7,7 +7,7 @@ place.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Annotated
 
 import numpy as np
@@ -17,7 +17,7 @@ from torch import Tensor
 
 from oodshape.core.values import Sizes
 from oodshape.features.kernels import TINY
-from oodshape.features.statistic import Statistic
+from oodshape.features.moments import Statistic
 from oodshape.methods.base import Evidence, FittedScore, ScoreRecipe
 from oodshape.methods.training import CHECKED, Classes, Training, uses_labels
 
@@ -25,7 +25,6 @@ PREDICTED = frozenset([Statistic.COUNTS, Statistic.CLASS_SUMS])
 SMALLEST = 1e-30  # of a mean probability: its logarithm must be finite
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class Templates(FittedScore):
     """-min over classes of KL(p || template), the templates given by their logarithms."""
 
@@ -38,7 +37,6 @@ class Templates(FittedScore):
         return cross.amax(dim=1) - (p * log_p).sum(dim=1)
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class KlMatching(ScoreRecipe):
     """-min_c KL(p || mean p of class c) (Hendrycks et al., 2022), over the classes that were predicted."""
 
@@ -49,7 +47,6 @@ class KlMatching(ScoreRecipe):
         return Templates(np.log(np.maximum(means[seen], SMALLEST)))
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class Pattern(FittedScore):
     """z . mean_c, c the predicted class."""
 
@@ -60,7 +57,6 @@ class Pattern(FittedScore):
         return means.mul_(seen.features).sum(dim=1)
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class She(ScoreRecipe):
     """The inner product with the mean feature of the predicted class (SHE; Zhang et al., 2023).
 
@@ -87,7 +83,6 @@ class She(ScoreRecipe):
         return Pattern(moments.means(Statistic.CLASS_SUMS)[0])
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class RelativeError(FittedScore):
     """-||z - mean_c||_1 / ||z||_1, c the predicted class."""
 
@@ -103,7 +98,6 @@ class RelativeError(FittedScore):
         return (z - self.tensor("means", z)[seen.classes]) / length
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class CaRef(ScoreRecipe):
     """Minus the relative L1 distance to the mean feature of the predicted class (CARef; Ling et al., 2025)."""
 
@@ -113,7 +107,6 @@ class CaRef(ScoreRecipe):
         return RelativeError(train.moments(self.needs).means(Statistic.CLASS_SUMS)[0])
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class DecoupledError(RelativeError):
     """-(E+ mean energy / energy + E-): E+ the errors along the sign of w_c, E- those against it."""
 
@@ -131,7 +124,6 @@ class DecoupledError(RelativeError):
 LEAST_RATIO = 0.01  # of an energy to the mean one: near 0 and below, the quotient has no meaning
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class CadRef(ScoreRecipe):
     """CARef with errors split by the sign of w_c, those along it divided by the energy (CADRef; Ling et al., 2025).
 

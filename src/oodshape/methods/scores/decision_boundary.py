@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Annotated
 
 import numpy as np
@@ -36,7 +35,6 @@ def _closeness(head: Head, classes: Tensor) -> Tensor:
     return torch.where(lengths > TINY, lengths.clamp_min(TINY).reciprocal(), 0.0).scatter(1, classes[:, None], 0.0)
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class BoundaryDistance(FittedScore):
     """Mean distance to the decision boundaries of all other classes, over the distance to the mean feature."""
 
@@ -50,7 +48,6 @@ class BoundaryDistance(FittedScore):
         return distances / max(gaps.shape[1] - 1, 1) / away.clamp_min(TINY)
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class Fdbd(ScoreRecipe):
     """The regularised distance to the decision boundaries (fDBD; Liu & Qin, 2024)."""
 
@@ -61,7 +58,6 @@ class Fdbd(ScoreRecipe):
         return BoundaryDistance(train.mean())
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class BoundaryAngle(FittedScore):
     """The largest angle, seen from the mean feature, between an image and its projections on decision boundaries."""
 
@@ -85,7 +81,6 @@ class BoundaryAngle(FittedScore):
         return torch.atan2(across, uu - step * uw).amax(dim=1) / torch.pi
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class Ora(ScoreRecipe):
     """The largest relative angle to a decision boundary (ORA; Demirel et al., 2025)."""
 
@@ -93,7 +88,6 @@ class Ora(ScoreRecipe):
         return BoundaryAngle(train.mean())
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class WeightProximity(FittedScore):
     """w_c . (z - mean) / ||z - mean|| + alpha ||z||_1, c the predicted class."""
 
@@ -109,7 +103,6 @@ class WeightProximity(FittedScore):
         return along + self.alpha * seen.features.abs().sum(dim=1)
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class Nci(ScoreRecipe):
     """Closeness of the features to the predicted class's weights (NCI; Liu & Qin, 2025)."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Annotated
 
 import numpy as np
@@ -12,13 +11,11 @@ from torch import Tensor
 
 from oodshape.core.values import AtLeast, Positive
 from oodshape.features.features import Features
-from oodshape.features.moments import Moments
-from oodshape.features.statistic import TEMPERATURES, Statistic
+from oodshape.features.moments import TEMPERATURES, Moments, Statistic
 from oodshape.methods.base import Evidence, FittedScore, LearnsNothing, Score, ScoreRecipe
 from oodshape.methods.training import CHECKED, Training, uses_labels
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class MaxSoftmax(Score):
     """max softmax(logits / temperature) (Hendrycks & Gimpel, 2017).
 
@@ -35,7 +32,6 @@ class MaxSoftmax(Score):
         return above.div_(self.temperature).exp_().sum(dim=1).reciprocal_()
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class LogSoftmax(Score):
     """max log softmax(logits): the order of `MaxSoftmax`, told apart where that is 1 in float32.
 
@@ -51,7 +47,6 @@ class LogSoftmax(Score):
         return -torch.log1p(others)
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class MaxLogit(Score):
     """max logit (Hendrycks et al., 2022).
 
@@ -63,7 +58,6 @@ class MaxLogit(Score):
         return logits.amax(dim=1)
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class Energy(Score):
     """log sum exp(logits) (Liu et al., 2020).
 
@@ -75,7 +69,6 @@ class Energy(Score):
         return torch.logsumexp(logits, dim=1)
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class Tempered(FittedScore):
     """max log softmax(logits / temperature)."""
 
@@ -85,7 +78,6 @@ class Tempered(FittedScore):
         return LogSoftmax()(seen.logits / self.temperature)
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class TemperatureScaling(ScoreRecipe):
     """max log softmax(logits / T), T in 1/8..8 the one at which the labels are most likely (Guo et al., 2017).
 
@@ -140,7 +132,6 @@ def _find_likeliest_temperature(features: Features, start: float) -> float:
 STEPS, CLOSE = 20, 1e-7  # at most, and of the logarithm
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class Gen(Score):
     """Minus the generalised entropy of the top probabilities: -sum p^gamma (1 - p)^gamma (Liu et al., 2023).
 
@@ -163,7 +154,6 @@ class Gen(Score):
         return -(self.gamma * (log_p + log_rest)).exp().sum(dim=1)
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class GradNorm(LearnsNothing, FittedScore, ScoreRecipe):
     """The L1 norm of the gradient of KL(uniform, p) at the head's weights (Huang et al., 2021), in closed form.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 
 import numpy as np
@@ -13,7 +13,7 @@ from torch import Tensor
 from oodshape.core.errors import InputError
 from oodshape.core.values import Sizes, copy_frozen, freeze_array
 from oodshape.features.features import Features
-from oodshape.features.statistic import Statistic
+from oodshape.features.moments import Statistic
 from oodshape.features.sum_kernels import invert_upper
 from oodshape.methods.base import Evidence, FittedScore, ScoreRecipe
 from oodshape.methods.training import CHECKED, Classes, Training, uses_labels
@@ -26,7 +26,6 @@ OWN_SHARE = 0.03  # by which the covariance of constant images is shrunk
 KERNEL, RIDGE = 0.5, 0.1  # of the median squared distance; how much a residual counts
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class Clusters(FittedScore):
     """-min over classes of ||(z - center) A - mean_c||^2, with z / ||z|| in place of z if `unit`."""
 
@@ -47,7 +46,6 @@ class Clusters(FittedScore):
         return (seen.directions if self.unit else seen.features) - self.tensor("center", seen.features)
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class RelativeClusters(Clusters):
     """The same plus the squared distance to all images as one Gaussian."""
 
@@ -59,7 +57,6 @@ class RelativeClusters(Clusters):
         return super().of(seen) + z.square().sum(dim=1)
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class Unlike(FittedScore):
     """log of the squared distance to the nearest of some images that are not ID, less that to the nearest class.
 
@@ -167,7 +164,6 @@ class _Classes(NamedTuple):
         return freeze_array(means)
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class Mds(ScoreRecipe):
     """-min_c (z - mu_c)' S^-1 (z - mu_c): MDS (Lee et al., 2018) on the features as they are.
 
@@ -233,7 +229,6 @@ class Mds(ScoreRecipe):
         return train.moments(self.needs).parts[self._sums.scatter].copy()
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class Rmds(Mds):
     """MDS minus the same with one Gaussian over all images: RMDS (Ren et al., 2021).
 
@@ -250,7 +245,6 @@ class Rmds(Mds):
         return RelativeClusters(within.center, within.whitening, within.means, background, unit=within.unit)
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class MdsPlus(Mds):
     """MDS on features of length 1, z / ||z||: MDS++ (Mueller & Hein, 2025)."""
 
@@ -259,7 +253,6 @@ class MdsPlus(Mds):
         return UNIT
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class RmdsPlus(Rmds):
     """RMDS on features of length 1: RMDS++ (Ren et al., 2021; Mueller & Hein, 2025)."""
 

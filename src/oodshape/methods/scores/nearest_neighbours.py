@@ -5,7 +5,6 @@ The bank is a seeded sample of at most 5,000 training images (`Moments`), saved 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Annotated, NamedTuple
 
 import numpy as np
@@ -15,7 +14,7 @@ from torch import Tensor
 
 from oodshape.core.values import AtLeast, Sizes
 from oodshape.features.kernels import ROUNDING
-from oodshape.features.statistic import Statistic
+from oodshape.features.moments import Statistic
 from oodshape.methods.base import Evidence, FittedScore, ScoreRecipe
 from oodshape.methods.training import Training
 
@@ -62,7 +61,6 @@ def _best_products(z: Tensor, bank: Tensor, k: int, terms: Terms) -> Tensor:
     return torch.cat([best(*block) for block in blocks])
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class BankScore(FittedScore):
     """What looks at the k nearest rows of a bank of directions, z / ||z||, stored around their mean.
 
@@ -90,7 +88,6 @@ class BankScore(FittedScore):
         return find_largest(kept[place], self.k, terms)
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class NeighbourDistance(BankScore):
     """Minus the distance of z / ||z|| to the k-th nearest row of the bank."""
 
@@ -103,7 +100,6 @@ class NeighbourDistance(BankScore):
         return -torch.where(squares > -4 * ROUNDING * halves[:, 0], squares, 0.0).sqrt()
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class Neighbours(ScoreRecipe):
     """What looks at the k nearest of a bank."""
 
@@ -112,7 +108,6 @@ class Neighbours(ScoreRecipe):
     k: Annotated[int, AtLeast(1)] = 10
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class Knn(Neighbours):
     """Minus the distance of the normalised features to the k-th nearest in a bank (Sun et al., 2022).
 
@@ -123,7 +118,6 @@ class Knn(Neighbours):
         return NeighbourDistance(*train.moments(self.needs).directions, self.k)
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class Guide(BankScore):
     """Energy times the mean of the k largest cosines, each times the energy of its row of the bank."""
 
@@ -136,7 +130,6 @@ class Guide(BankScore):
         return torch.logsumexp(seen.logits, dim=1) * self.nearest(seen, z, terms).mean(dim=1)
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class NnGuide(Neighbours):
     """Energy * mean of the k best cosine * energy in a bank (NNGuide; Park et al., 2023)."""
 

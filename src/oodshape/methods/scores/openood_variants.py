@@ -5,7 +5,7 @@ The fitted scores are those of the other files; only what they are fitted on dif
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
@@ -16,8 +16,7 @@ from torch import Tensor
 from oodshape.core.errors import InputError
 from oodshape.core.values import AtLeast, Fraction
 from oodshape.features.kernels import normalise_rows
-from oodshape.features.moments import around_mean
-from oodshape.features.statistic import Statistic
+from oodshape.features.moments import Statistic, around_mean
 from oodshape.images.identity import smallest
 from oodshape.methods.scores.mahalanobis import Clusters, Mds, RelativeClusters
 from oodshape.methods.scores.nearest_neighbours import Guide, NeighbourDistance, Neighbours
@@ -38,14 +37,12 @@ def _make_bank(train: Training, share: float) -> Tensor:
     return bank
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class _OfShare(Neighbours):
     needs = frozenset[Statistic]()  # it goes over the features
 
     share: Share = 1.0
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class ShareKnn(_OfShare):
     """Minus the distance to the k-th nearest of a share of all training images, however many these are."""
 
@@ -55,7 +52,6 @@ class ShareKnn(_OfShare):
         return NeighbourDistance(*around_mean(normalise_rows(_make_bank(train, self.share)).numpy()), self.k)
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class ShareNnGuide(_OfShare):
     """NNGuide with a bank of a share of all training images, however many these are."""
 
@@ -68,7 +64,6 @@ class ShareNnGuide(_OfShare):
         return Guide(*around_mean(normalise_rows(bank).numpy()), self.k, energies.numpy())
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class WholeVim(Vim):
     """ViM with alpha over all training images, and exactly the dimensions that are asked for."""
 
@@ -100,7 +95,6 @@ class _Spread(NamedTuple):
     around: Array  # [M, M]: whitening of images around the mean of all
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class EmpiricalMds(Mds):
     """-min_c (z - mu_c)' S^-1 (z - mu_c) with S the covariance itself, over n images, pseudo-inverted.
 
@@ -120,7 +114,6 @@ class EmpiricalMds(Mds):
         return Clusters(found.center, found.within, (found.means - found.center) @ found.within, unit=False)
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class EmpiricalRmds(EmpiricalMds):
     """EmpiricalMds minus the same with one Gaussian over all images."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Annotated, Any
 
 import numpy as np
@@ -12,13 +11,12 @@ from torch import Tensor
 
 from oodshape.core.values import AtLeast, Fraction, Sizes
 from oodshape.features.kernels import TINY, normalise_rows
-from oodshape.features.statistic import Statistic
+from oodshape.features.moments import Statistic
 from oodshape.features.sum_kernels import NARROW, NOISE
 from oodshape.methods.base import Evidence, FittedScore, ScoreRecipe
 from oodshape.methods.training import Training
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class VirtualLogit(FittedScore):
     """Energy - alpha ||(z - origin) R||, R the complement of the principal subspace."""
 
@@ -36,7 +34,6 @@ class VirtualLogit(FittedScore):
         return length
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class Vim(ScoreRecipe):
     """Energy minus a virtual logit, the length of the residual times alpha = mean max logit / mean residual.
 
@@ -84,7 +81,6 @@ ROUNDING = 1e-9  # of a share of variance
 UNCHANGED = 1e-15  # of a squared mean: a smaller variance is rounding of float32 features
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class Subspace(FittedScore):
     """||P t|| / ||t||, times the largest logit where `logit`, with t = (z - mean) / scale."""
 
@@ -100,7 +96,6 @@ class Subspace(FittedScore):
         return share * seen.logits.amax(dim=1) if self.logit else share
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class Neco(ScoreRecipe):
     """The share of the standardised features' length in their principal subspace, times the largest logit.
 
@@ -136,7 +131,6 @@ def _principal_axes(covariance: NDArray[Any], variance: float) -> NDArray[Any]:
     return np.asarray(axes[:, ::-1][:, :kept])
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class EnergyAndResidual(FittedScore):
     """Energy less the length of the residual of u = z / ||z|| outside the principal subspace, both z-scored."""
 
@@ -156,7 +150,6 @@ class EnergyAndResidual(FittedScore):
         return torch.logsumexp(logits, dim=1), torch.linalg.vector_norm(t - (t @ axes) @ axes.T, dim=1)
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class Cop(ScoreRecipe):
     """Energy plus CoP: minus the PCA reconstruction error of features of length 1, each z-scored on the bank.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Annotated
 
 import numpy as np
@@ -34,14 +33,12 @@ def mark_largest(z: Tensor, p: float) -> tuple[Tensor, int]:
     return torch.zeros_like(z, dtype=torch.bool).scatter_(1, chosen, True), kept
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class _Ash(LearnsNothing, Shape, Shaper):
     for_nonnegative = True  # it takes small values for unimportant ones
 
     p: Pruned
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class AshP(_Ash):
     """The smallest share p of each row becomes 0.
 
@@ -55,7 +52,6 @@ class AshP(_Ash):
         return torch.mul(z, mark_largest(z, self.p)[0], out=out)
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class AshB(_Ash):
     """The kept values share the row's sum equally.
 
@@ -70,7 +66,6 @@ class AshB(_Ash):
         return torch.mul(keep, z.sum(dim=1, keepdim=True) / kept, out=out)
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class AshS(_Ash):
     """The kept values times exp(sum before / sum after pruning).
 
@@ -87,7 +82,6 @@ class AshS(_Ash):
         return pruned.mul_(exponent.clamp_(-LARGEST_EXPONENT, LARGEST_EXPONENT).exp_())
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class AshRand(_Ash):
     """The kept values become uniform noise on [0, 10): how little their size matters.
 
@@ -117,7 +111,6 @@ def draw_uniform(count: int, seed: int) -> NDArray[np.float32]:
     return draws.astype(np.float32) * np.float32(2.0**-24)  # exact: 24 bits
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class Scale(LearnsNothing, Shape, Shaper):
     """z exp(sum z / sum of the largest share 1 - p of z) (SCALE; Xu et al., 2024); meant for ReLU features.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Annotated
 
 import numpy as np
@@ -11,12 +10,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from oodshape.core.values import ArrayValue, Ascending, Positive, Sizes
-from oodshape.features.statistic import Statistic
+from oodshape.features.moments import Statistic
 from oodshape.methods.base import Shape, Shaper
 from oodshape.methods.training import Training
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class Box(ArrayValue, Shape):
     """f(z_i) = z_i between low_i and high_i, the limit beyond.
 
@@ -34,7 +32,6 @@ class Box(ArrayValue, Shape):
         return torch.clamp(z, self.tensor("low", z), self.tensor("high", z), out=out)
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class Bats(Shaper):
     """Each feature clipped to its training mean +- width standard deviations (BATS; Zhu et al., 2022)."""
 
@@ -49,7 +46,6 @@ class Bats(Shaper):
         return Box(mean - reach, mean + reach)
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class Profile(ArrayValue, Shape):
     """The i-th smallest feature of a row becomes the i-th value of the profile; equal ones by their place.
 
@@ -67,7 +63,6 @@ class Profile(ArrayValue, Shape):
         return shaped.scatter_(1, order, self.tensor("values", z).expand_as(z))
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class Ras(Shaper):
     """The mean sorted training row in place of each sorted row (RAS, 2026): only the order of features counts."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Annotated
 
 import torch
@@ -14,7 +13,6 @@ from oodshape.methods.base import Shape, Shaper
 from oodshape.methods.training import Training
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class Clip(Shape):
     """f(z) = min(z, t).
 
@@ -28,7 +26,6 @@ class Clip(Shape):
         return torch.clamp(z, max=self.t, out=out)
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class ReAct(Shaper):
     """Clip at the q-quantile of all training features (Sun et al., 2021)."""
 
@@ -38,7 +35,6 @@ class ReAct(Shaper):
         return Clip(t=train.stats.quantile(self.q))
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class SoftClip(Shape):
     """f(z) = z / sqrt(1 + (z / t)^(2 order)), symmetric around 0.
 
@@ -56,7 +52,6 @@ class SoftClip(Shape):
         return torch.mul(z, ratio.add_(1.0).rsqrt_(), out=out)
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class BFAct(Shaper):
     """The Butterworth filter with its limit at the q-quantile of the training features (Kong & Li, 2023)."""
 
@@ -74,7 +69,6 @@ class BFAct(Shaper):
         return SoftClip(t=t, order=self.order)
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class Band(Shape):
     """f(z) = 0 below low, z between, high from high on.
 
@@ -90,7 +84,6 @@ class Band(Shape):
         return torch.mul(z >= low, z.clamp(max=self.high), out=out)
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class VraP(Shaper):
     """The band between two quantiles of the training features, or two absolute limits (Xu et al., 2023)."""
 
@@ -113,7 +106,6 @@ class VraP(Shaper):
         return Band(low=train.stats.quantile(self.low), high=train.stats.quantile(self.high))
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class ProductShape(Shape):
     """f(z) = f_1(z) theta_2(z) theta_3(z) ...: every theta at the raw value."""
 
@@ -130,7 +122,6 @@ class ProductShape(Shape):
         return shaped
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class Product(Shaper):
     """Several shapers, each fitted on the raw features, their thetas multiplied.
 

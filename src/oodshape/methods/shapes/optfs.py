@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import warnings
-from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -24,7 +23,6 @@ FEWEST = 20  # images, below which theta is mostly noise
 MOST_FROM_HISTOGRAM = 200  # with more intervals than this, cut bins would show in theta
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class OptFS(Shaper):
     """theta of k equal intervals that makes the mean max logit of shaped training features largest.
 
@@ -115,7 +113,6 @@ def solve_theta(impact: Array, energy: Array) -> NDArray[np.float32]:
     return np.asarray(theta * math.sqrt(energy.sum() / length)).astype(np.float32)
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class BySign(Shaper):
     """One recipe for signed features (`Training.signed`), another for those after a ReLU."""
 

@@ -73,7 +73,6 @@ def _unordered(order: Array) -> NDArray[np.float32]:
     return np.where(order < 0, -values, values).astype(np.float32)
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class PiecewiseConstant(ArrayValue, Shape):
     """f(z) = theta_k z for edges[k] <= z < edges[k+1]; outside 0, or with `ends` theta of the end interval times z.
 
@@ -132,7 +131,6 @@ class PiecewiseConstant(ArrayValue, Shape):
         return kernels.frozen_logits_torch(z, classes, weight, edges, padded, self.grid)
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class PlainPieces(PiecewiseConstant):
     """The same function in plain torch on every device, for graphs."""
 
