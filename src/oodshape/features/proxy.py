@@ -88,10 +88,8 @@ def extract_synthetic_features(
     as_they_are = replace(preprocessing, resize=None, crop=None)
     found = []
     channels = preprocessing.channels
-    for name, pixels in (
-        ("noise", draw_noise(*size, channels, 1, weak=True)),
-        ("constant", draw_lattice(*size, channels)),
-    ):
+    made = {"noise": draw_noise(*size, channels, 1, weak=True), "constant": draw_lattice(*size, channels)}
+    for name, pixels in made.items():
         images = ArraySet(name, pixels[..., 0] if channels == 1 else pixels)
         try:
             found.append(Features.extract(classifier, images, as_they_are, **how))

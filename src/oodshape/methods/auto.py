@@ -134,9 +134,8 @@ class Auto(ScoreRecipe):
             return _fallback(train, f"has no proxy set to select by: {'; '.join(notes)}")
         always = self.always if self.fuse > 1 else ()
         fused = [best for place, (best, _) in enumerate(tried.ranking) if place < self.fuse or best in always]
-        fusion = fuse_tried(
-            tried, fused, fitting, selection, train.proxy[1:], partial(contrast_images, train, self.share)
-        )
+        contrasted = partial(contrast_images, train, self.share)
+        fusion = fuse_tried(tried, fused, fitting, selection, train.proxy[1:], contrasted)
         values = tuple(tried.aurocs[name] for name, _ in tried.ranking)
         return replace(fusion, ranking=tried.ranking, proxies=tried.proxies, values=values, notes=notes)
 

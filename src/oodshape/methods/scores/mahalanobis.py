@@ -85,7 +85,6 @@ class Unlike(FittedScore):
         return (least - self.images.of(seen)).log() - (least - self.classes.of(seen)).log()
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class Contrast(FittedScore):
     """sum over images i of weight_i exp(-||(z - center) A - image_i||^2): about 1 for ID images, -1 for noise.
 
