@@ -120,13 +120,10 @@ class Case:
         return {name: each[method] for name, each in self.scores["now"].items()}
 
     def fused(self, names: Sequence[str], how: str = "filters", when: str = "now") -> dict[str, Tensor]:
-        """The fused scores of some methods on every set, with a veto unless it is `how` that Fisher's sum is.
-
-        With "hard filters" the score is at most the log p-value of each filter, which is in no sum.
-        """
+        """The fused scores of some methods on every set: with "filters", with the "veto" alone, or Fisher's "sum"."""
         tried = self.now if when == "now" else self.before
         plain = fuse_tried(tried, names, self.fitting, self.selection, ())
-        synthetic = self.synthetic if "filters" in how else ()
+        synthetic = self.synthetic if how == "filters" else ()
         filters = fuse_tried(tried, names, self.fitting, self.selection, synthetic, self.contrasted)
         found = {}
         for name, each in self.scores[when].items():
@@ -134,13 +131,7 @@ class Case:
             for one in filters.filters:
                 scores = replace(tried.detectors["mds++"], scorer=one).score(self.sets[name])
                 logs = torch.cat([logs, one.log_p(scores)[None]])
-            if how == "sum":
-                found[name] = logs.sum(dim=0)
-            elif how == "hard filters":
-                lowest = [plain.fuse(logs[: len(names)]), *logs[len(names) :]]
-                found[name] = torch.stack(lowest).amin(dim=0)
-            else:
-                found[name] = filters.fuse(logs)
+            found[name] = logs.sum(dim=0) if how == "sum" else filters.fuse(logs)
         return found
 
     @property
@@ -182,7 +173,6 @@ def every(case: Case) -> list[str]:
 Recipe = Callable[[Case], dict[str, Tensor]]
 RECIPES: dict[str, Recipe] = {
     "auto": lambda case: case.fused(now(case)),
-    "auto, hard filters": lambda case: case.fused(now(case), "hard filters"),
     "auto without filters": lambda case: case.fused(now(case), "veto"),
     "before": lambda case: case.fused(before(case), "sum", "before"),
     "everything": lambda case: case.fused(every(case), "sum"),
