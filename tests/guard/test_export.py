@@ -126,15 +126,19 @@ def test_a_filter_decides_alone_below_its_limit(form: str) -> None:
     """The laws: fused p <= limit * (p / limit) ** 3 of the filter, and fused log p <= q_min(min L) + log 5."""
     (detector, z), (weight, bias) = fuse_with_filter(), arrays(1)[1]
     filters = detector.scorer.filters
-    assert [(one.name, one.limit, one.weight) for one in filters] == [("noise", 0.05, 0), ("constant images", 0.08, 2)]
+    assert [(one.name, one.limit, one.weight) for one in filters] == [
+        ("noise", 0.05, 0),
+        ("constant images", 0.08, 2),
+        ("constant images", 0.03, 0),
+    ]
     net = nn.Sequential(nn.Identity(), nn.Linear(z.shape[1], len(weight))).requires_grad_(False)
     net[1].load_state_dict({"weight": torch.as_tensor(weight), "bias": torch.as_tensor(bias)})
     parts = [replace(detector, scorer=part) for part in (*detector.scorer.components, *filters)]
     fused = run_as(form, Several(net, {"auto": detector}), z)[0].double()
     each = [part.scorer.log_p(Several(net, {"": part})(z)[0]).double() for part in parts]
-    for one, logs in zip(filters, each[-2:], strict=True):
+    for one, logs in zip(filters, each[-3:], strict=True):
         assert (fused <= 3 * logs - 2 * math.log(one.limit) + 1e-3).all()
-    lowest, minima = torch.stack(each[:-2]).amin(dim=0), torch.from_numpy(detector.scorer.minima.copy()).double()
+    lowest, minima = torch.stack(each[:-3]).amin(dim=0), torch.from_numpy(detector.scorer.minima.copy()).double()
     assert (fused <= log_p(lowest, minima) + math.log(5) + 1e-3).all()
     plain = METHODS["auto"].fit(features(400), proxy=[proxy()])
     assert plain.score(Features.from_arrays(z[:20].numpy(), (weight, bias))).min() > math.log(0.05)
@@ -144,7 +148,7 @@ def test_a_filter_decides_alone_below_its_limit(form: str) -> None:
 def test_a_filter_is_exact_in_single_precision() -> None:
     """Rounding must not reach the p-values: exported guards whose scores differ by more than 1e-4 are refused."""
     detector, z = fuse_with_filter()
-    (noise, one), wanted = detector.scorer.filters, []
+    (noise, one, _), wanted = detector.scorer.filters, []
     score, data = noise.scorer, Features.from_arrays(z.numpy(), arrays(1)[1])
     white = (z.double() - torch.tensor(score.center)) @ torch.tensor(score.whitening).double()
     kernel = (-torch.cdist(white, torch.tensor(score.images).double()).square()).exp()

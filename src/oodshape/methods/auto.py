@@ -45,9 +45,11 @@ MEMORISED = 0.99  # the accuracy on training images from which they are not repr
 SATURATED, SPREAD = 0.99, 0.01  # a proxy set with a larger median AUROC, or a smaller interquartile range, is saturated
 CROSSED = "crossed features"
 DISTANCES = "mds"  # whose distances the filters use: the length of features counts
-# what filters are against, the weight in the sum and the limit: smooth OOD images resemble constant ones, none noise
-FILTERS = {"noise": (0.0, 0.05), "constant images": (2.0, 0.08)}
-CONTRASTED = 800  # ID images from which the filter against noise separates it
+NOISE, CONSTANT = "noise", "constant images"
+# what filters are against, its place among the synthetic images, the score, its weight in the sum and the limit:
+# smooth OOD images resemble constant ones, none noise
+FILTERS = ((NOISE, 0, Contrast, 0.0, 0.05), (CONSTANT, 1, Unlike, 2.0, 0.08), (CONSTANT, 1, Contrast, 0.0, 0.03))
+CONTRASTED = 800  # ID images that `Contrast` is fitted on
 UNLIKELY, FEW = 0.02, 0.02  # filters are added if more than FEW images of a kind have a p-value of at least UNLIKELY
 NO_IMAGES = (
     "no scrambled images: extract them with proxy_features(classifier, images, preprocessing) and pass fit(train, "
@@ -66,7 +68,7 @@ class Auto(ScoreRecipe):
     is OptFS, with a warning. A candidate that refuses the features is left out.
 
     If `proxy` holds noise and constant images after the scrambled ones, and the fusion accepts more than a few of
-    either, a filter against each is added (`Contrast`, `Unlike`).
+    either, filters against both are added (`Contrast`, `Unlike`).
 
     >>> Auto(candidates=("msp", "energy"), fuse=1, always=()).fuse
     1
@@ -210,10 +212,10 @@ def fuse_tried(
     synthetic: Sequence[Features],
     contrasted: Callable[[], Features | None] = lambda: None,
 ) -> Fusion:
-    """Fuse candidates, with a filter for each kind of synthetic image if the fusion accepts more than a few of any.
+    """Fuse candidates, with filters against noise and constant images if the fusion accepts more than a few of either.
 
-    A filter also rejects ID images, which lowers the threshold: what the components reject just so needs one then. The
-    filter against noise is fitted on `contrasted`, or on selection images, each of which is left out of its own score.
+    A filter also rejects ID images, which lowers the threshold: what the components reject just so needs one then.
+    `Contrast` is fitted on `contrasted`, or on selection images, each of which is left out of its own score.
     """
     parts = tuple(Component.of_detector(name, tried.detectors[name], tried.inside[name]) for name in names)
     scores, filters = [tried.inside[name] for name in names], []
@@ -228,12 +230,14 @@ def fuse_tried(
     training = contrasted()
     inside = selection if training is None else training
     rows = identity.smallest(inside.identities, CONTRASTED, 0, "contrast")
-    contrast, left_out = Contrast.of_images(base.scorer, inside[rows], synthetic[0])
-    scorers = contrast, *(Unlike.of_images(base.scorer, images) for images in synthetic[1:])
-    for (name, (weight, limit)), scorer in zip(FILTERS.items(), scorers, strict=False):
+    for name, place, score, weight, limit in FILTERS:
+        if score is Unlike:
+            scorer, left_out = Unlike.of_images(base.scorer, synthetic[place]), None
+        else:
+            scorer, left_out = Contrast.of_images(base.scorer, inside[rows], synthetic[place])
         detector = replace(base, scorer=scorer)
         scores.append(detector.score(selection))
-        if scorer is contrast and training is None:
+        if left_out is not None and training is None:
             scores[-1][rows] = left_out.to(scores[-1].device)
         filters.append(Filter.of_detector(name, detector, scores[-1], weight=weight, limit=limit))
     return Fusion.of_components(parts, scores, tuple(filters))
@@ -265,7 +269,7 @@ def _parts(train: Training, share: float) -> tuple[Features | Sums, Features]:
 
 
 def contrast_images(train: Training, share: float) -> Features | None:
-    """Training images to contrast with noise, the same for any number of parts; None if few, or if they select."""
+    """Training images for `Contrast`, the same for any number of parts; None if few, or if they select."""
     if train.held_out is None or share * train.n < FEWEST:
         return None
     return train.features[_selected_rows(train.features, share)[1]] if train.summed is None else train.summed.selection
