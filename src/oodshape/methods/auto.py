@@ -48,6 +48,7 @@ DISTANCES = "mds"  # whose distances the filters use: the length of features cou
 NOISE, CONSTANT = "noise", "constant images"
 # what filters are against, its place among the synthetic images, the score, its weight in the sum and the limit:
 # smooth OOD images resemble constant ones, none noise
+FILTERS: tuple[tuple[str, int, type[Contrast | Unlike], float, float], ...]
 FILTERS = ((NOISE, 0, Contrast, 0.0, 0.05), (CONSTANT, 1, Unlike, 2.0, 0.08), (CONSTANT, 1, Contrast, 0.0, 0.03))
 CONTRASTED = 800  # ID images that `Contrast` is fitted on
 UNLIKELY, FEW = 0.02, 0.02  # filters are added if more than FEW images of a kind have a p-value of at least UNLIKELY
@@ -231,10 +232,7 @@ def fuse_tried(
     inside = selection if training is None else training
     rows = identity.smallest(inside.identities, CONTRASTED, 0, "contrast")
     for name, place, score, weight, limit in FILTERS:
-        if score is Unlike:
-            scorer, left_out = Unlike.of_images(base.scorer, synthetic[place]), None
-        else:
-            scorer, left_out = Contrast.of_images(base.scorer, inside[rows], synthetic[place])
+        scorer, left_out = score.of_images(base.scorer, synthetic[place], inside[rows])
         detector = replace(base, scorer=scorer)
         scores.append(detector.score(selection))
         if left_out is not None and training is None:

@@ -68,16 +68,20 @@ class Unlike(FittedScore):
     classes: Clusters
 
     @classmethod
-    def of_images(cls, classes: Clusters, images: Features) -> Unlike:
-        """Compare with these images; the classes are those of features as they are."""
-        rows = _rows(images)
+    def of_images(cls, classes: Clusters, outside: Features, inside: Features | None = None) -> tuple[Unlike, None]:
+        """Compare images that are not ID with classes, which are those of features as they are: `inside` is not used.
+
+        Returns:
+            The score, and no scores of ID images.
+        """
+        rows = _rows(outside)
         center = rows.mean(dim=0)  # their own: distances between them are not differences of large numbers
         whitened = torch.tensor(classes.whitening, dtype=torch.float64)
         z = (rows - center) @ whitened
         own = torch.tensor(compute_whitening((z.T @ z).numpy(), len(z), OWN_SHARE), dtype=torch.float64)
         parts = center, whitened @ own, z @ own
         around, joint, means = (freeze_array(each.float().numpy()) for each in parts)
-        return cls(replace(classes, center=around, whitening=joint, means=means), classes)
+        return cls(replace(classes, center=around, whitening=joint, means=means), classes), None
 
     def of(self, seen: Evidence) -> Tensor:
         # distances of a thousandth of the covariance are no difference: what lies that close is the same image
@@ -97,7 +101,7 @@ class Contrast(FittedScore):
     weights: Annotated[NDArray[np.float32], Sizes("N")]
 
     @classmethod
-    def of_images(cls, classes: Clusters, inside: Features, outside: Features) -> tuple[Contrast, Tensor]:
+    def of_images(cls, classes: Clusters, outside: Features, inside: Features) -> tuple[Contrast, Tensor]:
         """Separate ID images from others by the distances within classes.
 
         Returns:
