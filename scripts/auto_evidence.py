@@ -155,9 +155,10 @@ def with_always(names: list[str], count: int, always: Sequence[str]) -> list[str
     return [name for place, name in enumerate(names) if place < count or name in always]
 
 
-def now(case: Case, names: Sequence[str] = CANDIDATES) -> list[str]:
+def now(case: Case) -> list[str]:
     """What `auto` fuses."""
-    return with_always(ranked(case.now, names), Auto().fuse, Auto().always)
+    recipe = Auto().adapt_to_signs(signed=Training.of(case.fitting).signed)
+    return with_always(ranked(case.now, recipe.candidates or CANDIDATES), recipe.fuse, recipe.always)
 
 
 def before(case: Case) -> list[str]:

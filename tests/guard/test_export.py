@@ -144,18 +144,16 @@ def test_a_filter_decides_alone_below_its_limit(form: str) -> None:
 def test_a_filter_is_exact_in_single_precision() -> None:
     """Rounding must not reach the p-values: exported guards whose scores differ by more than 1e-4 are refused."""
     detector, z = fuse_with_filter()
-    (noise, one, _), wanted = detector.scorer.filters, []
-    score, data = noise.scorer, Features.from_arrays(z.numpy(), arrays(1)[1])
-    white = (z.double() - torch.tensor(score.center)) @ torch.tensor(score.whitening).double()
-    kernel = (-torch.cdist(white, torch.tensor(score.images).double()).square()).exp()
-    contrast = kernel @ torch.tensor(score.weights).double()
-    torch.testing.assert_close(replace(detector, scorer=noise).score(data).double(), contrast, rtol=0, atol=1e-5)
-    for part in (one.scorer.images, one.scorer.classes):
+    (noise, constant, _), squares = detector.scorer.filters, []
+    for part in (noise.scorer.images, constant.scorer.images, constant.scorer.classes):
         centred = z.double() - torch.tensor(part.center).double()
         white, means = centred @ torch.tensor(part.whitening).double(), torch.tensor(part.means).double()
-        wanted.append((1e-3 * z.shape[1] + torch.cdist(white, means).square().amin(dim=1)).log())
-    found = replace(detector, scorer=one).score(data)
-    torch.testing.assert_close(found.double(), wanted[0] - wanted[1], rtol=0, atol=1e-5)
+        squares.append(torch.cdist(white, means).square())
+    images, classes = ((1e-3 * z.shape[1] + each.amin(dim=1)).log() for each in squares[1:])
+    wanted = (-squares[0]).exp() @ torch.tensor(noise.scorer.weights).double(), images - classes
+    for one, values in zip((noise, constant), wanted, strict=True):
+        found = replace(detector, scorer=one).score(Features.from_arrays(z.numpy(), arrays(1)[1]))
+        torch.testing.assert_close(found.double(), values, rtol=0, atol=1e-5)
 
 
 def test_more_components_take_no_more_captures_and_no_more_searches(

@@ -130,15 +130,6 @@ def test_the_best_candidates_are_fused_with_a_veto() -> None:
     assert str(fusion).startswith(f"components: {best[0]}, ")
 
 
-def test_one_certain_component_decides() -> None:
-    """Fisher's sum over all components accepts an image to which one of them gives p < 1e-4; the veto does not."""
-    fusion = AUTO.fit(features(400), proxy=[proxy()]).scorer
-    each = torch.full((len(fusion.components), 1), -0.03)
-    each[3] = -10.0
-    assert naive_log_p(fusion.sums, float(each.sum())) > np.log(0.05)
-    assert float(fusion.fuse(each)) < np.log(0.05)
-
-
 def test_filters_see_the_length_of_features() -> None:
     """White noise on an MLP of pixels has the directions of ID features; its features are only shorter."""
     train, (z, head) = features(400), arrays(400)
@@ -150,6 +141,12 @@ def test_filters_see_the_length_of_features() -> None:
         detector.decide(each).accepted.double().mean() for each in (other, features(300, seed=3))
     )
     assert short_accepted < 0.3 < 0.85 < accepted
+
+
+def test_signed_features_have_fewer_candidates_and_cop() -> None:
+    z, head = arrays(400)
+    parts = AUTO.fit(Features.from_arrays(z - z.mean(), head), proxy=[proxy()]).scorer.components
+    assert len({part.name for part in parts} - {"gen", "mds++", "cop"}) == len(parts) - 3 <= 2
 
 
 def test_a_saturated_proxy_set_has_no_weight() -> None:

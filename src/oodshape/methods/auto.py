@@ -40,6 +40,7 @@ T = TypeVar("T")
 FALLBACK = "optfs"
 # one method per idea: near copies of one score would displace the others
 CANDIDATES = tuple(record.id for record in RECORDS.values() if record.candidate)
+SIGNED, SIGNED_FUSE = "cop", 2  # where features have both signs, CoP is a candidate, and so many are fused
 FEWEST = 10  # selection images: the lowest tenth must hold one
 MEMORISED = 0.99  # the accuracy on training images from which they are not representative of others
 SATURATED, SPREAD = 0.99, 0.01  # a proxy set with a larger median AUROC, or a smaller interquartile range, is saturated
@@ -76,7 +77,8 @@ class Auto(ScoreRecipe):
 
     Args:
         candidates: Ids of methods; empty: `CANDIDATES`.
-        fuse: Number of candidates to fuse; 1 uses the best candidate as it is.
+        fuse: Number of candidates to fuse; 1 uses the best candidate as it is. At most 2 are fused if features have
+            both signs and `candidates` is empty (`adapt_to_signs`).
         share: Fraction of the training images to select by.
         always: Candidates that are fused whatever their AUROC: GEN keeps the fusion near the network's own
             probabilities, MDS++ rejects inputs that are far from all training features.
@@ -110,6 +112,20 @@ class Auto(ScoreRecipe):
         """
         return {name: find_method(name).unlabelled() for name in self.candidates or CANDIDATES}
 
+    def adapt_to_signs(self, *, signed: bool) -> Auto:
+        """Fuse fewer candidates, and CoP, where features have both signs: most candidates are made for those of a ReLU.
+
+        Args:
+            signed: Whether features have both signs.
+
+        Returns:
+            This recipe, changed if features are signed and no candidates were given.
+        """
+        if self.candidates or not signed:
+            return self
+        fuse = min(self.fuse, SIGNED_FUSE)
+        return replace(self, candidates=(*CANDIDATES, SIGNED), fuse=fuse, always=(*self.always, SIGNED))
+
     @property
     def exportable(self) -> bool:
         """Whether every candidate is, so that any selection can be."""
@@ -131,12 +147,13 @@ class Auto(ScoreRecipe):
                 f"selects by {self.share:g} of the training images and needs at least {FEWEST} there, got "
                 f"{len(selection)} of {train.n}; give more images",
             )
-        tried = try_on_proxies(self.methods(), fitting, selection, train.proxy)
+        recipe = self.adapt_to_signs(signed=train.signed)
+        tried = try_on_proxies(recipe.methods(), fitting, selection, train.proxy)
         notes = (*_memorised(train, selection), *tried.notes)
         if not tried.proxies:
             return _fallback(train, f"has no proxy set to select by: {'; '.join(notes)}")
-        always = self.always if self.fuse > 1 else ()
-        fused = [best for place, (best, _) in enumerate(tried.ranking) if place < self.fuse or best in always]
+        always = recipe.always if recipe.fuse > 1 else ()
+        fused = [best for place, (best, _) in enumerate(tried.ranking) if place < recipe.fuse or best in always]
         contrasted = partial(contrast_images, train, self.share)
         fusion = fuse_tried(tried, fused, fitting, selection, train.proxy[1:], contrasted)
         values = tuple(tried.aurocs[name] for name, _ in tried.ranking)

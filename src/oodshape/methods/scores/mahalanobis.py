@@ -95,9 +95,7 @@ class Contrast(FittedScore):
     It is least squares with a Gaussian kernel, whose width is half the median squared distance between images.
     """
 
-    center: Annotated[NDArray[np.float32], Sizes("M")]
-    whitening: Annotated[NDArray[np.float32], Sizes("M M")]
-    images: Annotated[NDArray[np.float32], Sizes("N M")]
+    images: Clusters  # each is a cluster
     weights: Annotated[NDArray[np.float32], Sizes("N")]
 
     @classmethod
@@ -118,11 +116,12 @@ class Contrast(FittedScore):
         weights = inverse @ wanted
         left_out = (wanted - weights / inverse.diagonal())[: len(inside)]
         parts = whitened / width**0.5, z @ whitened / width**0.5, weights
-        return cls(classes.center, *(freeze_array(each.float().numpy()) for each in parts)), left_out.float()
+        joint, means, frozen = (freeze_array(each.float().numpy()) for each in parts)
+        return cls(replace(classes, whitening=joint, means=means), frozen), left_out.float()
 
     def of(self, seen: Evidence) -> Tensor:
-        z = (seen.features - self.tensor("center", seen.features)) @ self.tensor("whitening", seen.features)
-        images = self.tensor("images", z)
+        z = self.images.centred(seen) @ self.images.tensor("whitening", seen.features)
+        images = self.images.tensor("means", z)
         squares = z.square().sum(dim=1, keepdim=True) - 2 * z @ images.T + images.square().sum(dim=1)
         return (-squares.clamp_min(0)).exp() @ self.tensor("weights", z)
 
