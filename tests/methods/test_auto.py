@@ -291,10 +291,8 @@ def test_held_out_images_choose_where_they_are_given() -> None:
         assert far == auroc(fitted.score(held), fitted.score(images))
         assert value == near.aurocs({"": METHODS[name]})[""]
     assert len(fusion.components[0].reference) == 200
-    z, (weight, bias) = arrays(50)
-    other = Features.from_arrays(z, (weight + 1, bias))
     with pytest.raises(InputError, match="the held-out part comes from head"):
-        AUTO.fit(train, proxy=[images], held_out=other)
+        AUTO.fit(train, proxy=[images], held_out=OTHER_HEAD)
 
 
 @pytest.mark.parametrize("known", [True, False])
