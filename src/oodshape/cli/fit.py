@@ -68,6 +68,7 @@ def fit(
     check_writable(out)
     check_inputs(images, calibrate, model=model, opening=opening, method=method, alpha=alpha)
     settings, upright = parse_preprocessing(preprocessing)
+    pool = ray_pool(engine)
     from oodshape.guard.describe import describe_classes, describe_preprocessing, describe_selection, facts
     from oodshape.guard.guard import Guard
     from oodshape.images.sources.open_images import describe_skipped, in_column
@@ -75,7 +76,6 @@ def fit(
     from oodshape.networks.loading import open_model, override
     from oodshape.networks.model_names import read_class_names
 
-    pool = ray_pool(engine)
     lines: list[str] = []  # what an engine reports
     with warnings_as_lines():
         where = resolve_device(opening)

@@ -50,12 +50,17 @@ def score(
         page: An HTML page with a movable threshold, and why each image was accepted or not.
         json: JSON lines on standard output; with --out the summary as JSON.
     """
+    from oodshape.guard.scoring.score_formats import find_writer
+
     check_writable(out, page)
+    if out is not None:
+        find_writer(out)
     if shard and page is not None:
         raise InputError("a page shows a whole set of images: leave --shard or --page out")
     if shard and (out is None or out.suffix.lower() != ".parquet"):
         raise InputError("--shard needs a Parquet file, which stores its number: --out scores-03.parquet")
     check_inputs(images, guard=guard, model=model, opening=opening)
+    pool = ray_pool(engine)
     from oodshape.core.files import any_names
     from oodshape.guard.guard import Guard
     from oodshape.guard.scoring.resumable_scores import score_to_file, score_to_stream
@@ -63,7 +68,6 @@ def score(
     from oodshape.images.sources.open_images import describe_skipped, in_column, stream_images
     from oodshape.report.pages.scored_page import Origin, ScoredRows, write_scored_page
 
-    pool = ray_pool(engine)
     if pool is not None and (out is None or shard or page is not None):
         raise InputError("the engine ray needs --out, makes its own shards, and writes no page")
     fitted = Guard.load(guard, trust_code=opening.trust_code)
