@@ -126,9 +126,10 @@ class Contrast(FittedScore):
         return cls(replace(classes, whitening=joint, means=means), frozen), left_out.float()
 
     def of(self, seen: Evidence) -> Tensor:
-        z = self.images.centred(seen) @ self.images.tensor("whitening", seen.features)
+        z = self.images.whitened(seen, "whitening")
         images = self.images.tensor("means", z)
-        squares = z.square().sum(dim=1, keepdim=True) - 2 * z @ images.T + images.square().sum(dim=1)
+        lengths = self.images.keep("lengths", z, lambda: images.square().sum(dim=1))
+        squares = z.square().sum(dim=1, keepdim=True) - 2 * z @ images.T + lengths
         return (-squares.clamp_min(0)).exp() @ self.tensor("weights", z)
 
 
