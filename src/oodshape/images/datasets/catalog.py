@@ -97,7 +97,8 @@ class DatasetEntry:
             puts = " and ".join(str(Path(root) / source.put) for source in needed)
             names = " ".join(dict.fromkeys(source.name for source in needed))
             by_hand = all(source.by_hand and not source.is_archive for source in needed)
-            command = "" if by_hand else f"run `oodshape data get {names} --data {root}`, or "
+            more = "" if all(source.is_verified or source.by_hand for source in needed) else " --unverified"
+            command = "" if by_hand else f"run `oodshape data get {names} --data {root}{more}`, or "
             raise MissingDataset(
                 f"{self.name}: not below {root}; {command}get {describe_sources(needed)}, and put it at {puts}"
             )
