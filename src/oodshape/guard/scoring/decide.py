@@ -135,7 +135,7 @@ def round_to_grid(values: NDArray[np.float64], n: int, scores: str) -> NDArray[n
     """The p-values as whole numbers of calibration images over n + 1: text files round them."""
     steps = np.rint(values * (n + 1))
     wrong = np.abs(steps - values * (n + 1)) > max(1e-6, ROUNDING * (n + 1))
-    if wrong.any() or steps.min() < 1:
+    if wrong.any() or (steps < 1).any():
         raise InputError(
             f"{scores} is not of a guard with {n:,} calibration images: {values[wrong.argmax()]:g} is no multiple of "
             f"1 / {n + 1:,}; give the guard that scored it"

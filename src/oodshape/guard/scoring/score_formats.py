@@ -50,6 +50,12 @@ class ScoreRow:
     score: float | None  # None: not a finite number, which only tables of other programs have
     cells: Cells  # all columns as the file has them
 
+    @property
+    def accepted(self) -> bool | None:
+        """The decision, where the table has one."""
+        found = self.cells.get("accepted")
+        return DECISIONS.get(found) if isinstance(found, (str, bool)) else None
+
 
 def read_scores(path: str, *, follow: bool = False, complete: bool = False, pause: float = 0.5) -> Iterator[ScoreRow]:
     """Read the rows of a score file in their order.
