@@ -91,6 +91,9 @@ def warn_if_by_chance(accuracy: float | None, images: int, classes: int) -> None
 
 
 FEWEST_LABELS = 10  # of fewer, chance may predict none
+ORDERS = 20  # of the features, that the head is compared with
+JUDGED_ROWS, PRODUCTS = 256, 100_000_000  # at most, of the rows that it is judged by and their products with the head
+FEWEST_ROWS, NARROWEST = 100, 16  # images and features: of fewer, a poor network is not told from an untrained one
 
 
 class Features:
@@ -571,6 +574,33 @@ class Features:
         """
         if self._moments is not None and self._moments.parts.keys() & parts:
             self._moments = self._moments.without(parts)
+
+    @cached_property
+    def head_fits(self) -> bool:
+        """Whether the head reads these features better than it would read them in any of 20 random orders.
+
+        By chance a head drawn at random does so once in ten times or less. The mean largest logit is compared, and the
+        variance of the logits, both less the mean logit of each image: one of them is larger for trained networks.
+        """
+        classes, width = self.head.weight.shape
+        rows = max(2, min(JUDGED_ROWS, PRODUCTS // (classes * width)))
+        z = torch.cat([raw.cpu().float() for _, raw in self[:: max(1, len(self) // rows)].chunks()])[:rows]
+        weight, draw = self.head.weight.cpu().T, torch.Generator().manual_seed(0)
+        orders = [torch.arange(width), *(torch.randperm(width, generator=draw) for _ in range(ORDERS))]
+        products = (z[:, order] @ (weight - weight.mean(dim=1, keepdim=True)) for order in orders)
+        own, *others = (torch.stack([each.amax(dim=1).mean(), each.var(dim=0).sum()]) for each in products)
+        return min(classes - 1, width // NARROWEST) == 0 or not bool((own <= torch.stack(others).amax(dim=0)).all())
+
+    def warn_if_untrained(self) -> None:
+        """Warn of a head that does not belong to these features, where no labels show that it does."""
+        chance = 1 / self.head.classes
+        known = self.accuracy is not None and self.accuracy > chance + 3 * math.sqrt(chance / len(self))
+        if len(self) >= FEWEST_ROWS and not known and not self.head_fits:
+            warnings.warn(
+                "the head gives these features no larger logits than it gives them in random order: was the network "
+                "ever trained, and were all its weights loaded? Its classes and logits mean nothing otherwise",
+                stacklevel=3,
+            )
 
     @property
     def accuracy(self) -> float | None:

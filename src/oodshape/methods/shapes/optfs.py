@@ -90,10 +90,12 @@ class OptFS(Shaper):
 
 
 def warn_if_meaningless(train: Training) -> None:
-    """Warn of too few images, and of labels that the network predicts no better than chance."""
+    """Warn of too few images, and of a network that seems untrained by its labels or its head."""
     if train.n < FEWEST:
         warnings.warn(f"theta comes from {train.n} images only and is mostly noise: give some hundred", stacklevel=3)
-    if train.maybe_features is not None and train.n >= TOLD:
+    elif train.maybe_features is not None and train.maybe_features.accuracy is None:
+        train.maybe_features.warn_if_untrained()
+    elif train.maybe_features is not None and train.n >= TOLD:
         warn_if_by_chance(train.maybe_features.accuracy, train.n, train.head.classes)
 
 
