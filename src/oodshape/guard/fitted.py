@@ -150,7 +150,7 @@ def compute_probe(classifier: Classifier, shape: tuple[int, ...] | None) -> NDAr
     """The logits [L] of a fixed image, which equal weights in other layers change; None if it cannot be run."""
     if shape is None or min(shape, default=0) < 1 or math.prod(shape) > LARGEST:
         return None
-    image = torch.randn(1, *shape, generator=torch.Generator().manual_seed(0))
+    image = torch.randn(1, *shape, generator=torch.Generator().manual_seed(0), dtype=torch.float32)
     try:
         return np.asarray(classifier(image).logits[0].cpu().numpy())
     except HeadError:

@@ -221,7 +221,7 @@ class Detector(FittedSlots):
     def _scores(self, data: Features | Outputs) -> Tensor:
         """[N] float32 on the device of the head."""
         layer = self.head.bind(data.head)
-        scores = torch.empty(len(data), device=data.head.weight.device)
+        scores = data.head.weight.new_empty(len(data))
         for batch in iterate_batches(data, whole=self.head.fuses(self.shape)):
             seen = Evidence(batch, self.shape, self.head, layer)
             scores[batch.first : batch.first + len(batch.raw)] = self.scorer.of(seen)
@@ -454,7 +454,7 @@ def iterate_batches(data: Features | Outputs, *, whole: bool = False) -> Iterato
     for first, raw in data.chunks(whole=whole, parts=PARTS):
         classes = None if known is None else known[first : first + len(raw)]
         if not whole:
-            buffer = torch.empty(raw.shape, device=data.head.weight.device) if buffer is None else buffer[: len(raw)]
+            buffer = data.head.weight.new_empty(raw.shape) if buffer is None else buffer[: len(raw)]
         yield Batch(raw, data.head, first, given_classes=classes, buffer=buffer)
 
 

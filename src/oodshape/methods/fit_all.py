@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
-import torch
 from torch import Tensor
 
 from oodshape.core.errors import InputError
@@ -88,7 +87,7 @@ def score_each(detectors: Mapping[str, Detector], data: Features) -> dict[str, T
         with _collect(errors, name):
             detector.check_features(data)
             layers[name] = detector.head.bind(data.head)
-            scores[name] = torch.empty(len(data), device=data.head.weight.device)
+            scores[name] = data.head.weight.new_empty(len(data))
     for batch in _small_batches(data):  # a batch computes values, logits and directions once for all methods
         for name in [name for name in scores if name not in errors]:
             detector = detectors[name]

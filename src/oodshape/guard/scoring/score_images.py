@@ -175,6 +175,6 @@ def _outputs_together(parts: list[Outputs]) -> Outputs | None:
 def join_decisions(decisions: list[Decision]) -> Decision:
     """The decisions on several batches as one."""
     if not decisions:
-        none = torch.empty(0)
+        none = torch.empty(0, dtype=torch.float32)
         return Decision(none.long(), none, none.double(), none.bool())
     return Decision(*(torch.cat(parts) for parts in zip(*decisions, strict=True)))

@@ -31,7 +31,7 @@ def _make_bank(train: Training, share: float) -> Tensor:
     features = train.features
     if share < 1:
         features = features[smallest(features.identities, max(round(share * len(features)), 1), 0, "bank")]
-    bank = torch.empty(len(features), features.width)
+    bank = torch.empty(len(features), features.width, dtype=torch.float32)
     for first, raw in features.chunks():
         bank[first : first + len(raw)] = raw.float()
     return bank
