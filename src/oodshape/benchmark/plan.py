@@ -23,8 +23,15 @@ from oodshape.images.decode.preprocessing import Preprocessing
 from oodshape.images.sources.image_set import ImageSet, limit_images
 from oodshape.images.sources.memory import iterate_prepared
 from oodshape.methods.detector import Detector, Method
-from oodshape.methods.openood_settings import OpenOODSetting, openood_settings
-from oodshape.methods.registry import METHODS, authors_methods, find_record, make_method, paper_methods
+from oodshape.methods.registry import (
+    METHODS,
+    OpenOODSetting,
+    authors_methods,
+    find_record,
+    make_method,
+    openood_settings,
+    paper_methods,
+)
 from oodshape.networks import zoo
 from oodshape.networks.classifier import Classifier, guess_family
 from oodshape.networks.head import Head

@@ -18,7 +18,7 @@ import math
 import types
 import warnings
 from collections.abc import Callable, Iterator
-from functools import cached_property, wraps
+from functools import cache, cached_property, wraps
 from numbers import Integral, Real
 from pathlib import Path
 from typing import (
@@ -36,7 +36,6 @@ from typing import (
     get_origin,
     get_type_hints,
 )
-from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -110,17 +109,10 @@ def list_sizes(value: Any) -> Iterator[tuple[str, str, int]]:
 
 
 Rules = dict[str, tuple[Any, tuple[Any, ...]]]
-_known: WeakKeyDictionary[type, Rules] = WeakKeyDictionary()  # a class of a cell that runs again goes away
-
-
-def _field_rules(kind: type) -> Rules:
-    """For each field of a dataclass its annotation without `Annotated`, and what `Annotated` adds."""
-    if kind not in _known:
-        _known[kind] = _rules(kind)
-    return _known[kind]
 
 
 def _rules(kind: type) -> Rules:
+    """For each field of a dataclass its annotation without `Annotated`, and what `Annotated` adds."""
     if not dataclasses.is_dataclass(kind):
         return {}
     try:
@@ -128,6 +120,9 @@ def _rules(kind: type) -> Rules:
     except NameError:  # a class of a user's own, whose annotations only a type checker can resolve
         return {}
     return {field.name: _split(hints[field.name]) for field in dataclasses.fields(kind)}
+
+
+_field_rules: Callable[[Any], Rules] = cache(_rules)
 
 
 def _split(hint: Any) -> tuple[Any, tuple[Any, ...]]:

@@ -195,9 +195,9 @@ class Detector(FittedSlots):
         """
         if isinstance(data, Classifier):
             data = self.method.perturb.outputs(data, _needed(images))
+            self._check_head(data.head)
         else:
             self.check_features(data)
-        self._check_head(data.head)
         scores = self._scores(data)
         check_scores(scores)
         return scores

@@ -97,7 +97,8 @@ class GuardedNet(nn.Module):
 
     def _close(self, own: Tensor, head: Tensor) -> bool:
         eps = max(torch.finfo(tensor.dtype).eps for tensor in (own, self.tap.weight))
-        near = self.tap.near(eps)
+        least, units = self.tap.tolerance
+        near = max(least, units * eps)
         return own.shape == head.shape and bool((own.float() - head.float()).abs().max() <= near * head.abs().max())
 
     def score_features(self, features: Tensor, threshold: Tensor | None = None) -> GuardedOutput:

@@ -36,7 +36,7 @@ from oodshape.guard.scoring.score_formats import (
     write_csv,
     write_json_lines,
 )
-from oodshape.guard.scoring.score_images import DEFAULT, make_rows, score_images, score_listed
+from oodshape.guard.scoring.score_images import make_rows, score_images, score_listed
 from oodshape.guard.verdict import Scored
 from oodshape.images.decode.limits import Limits
 from oodshape.images.sources.image_set import ImageSource, Shard
@@ -49,7 +49,7 @@ def score_to_file(
     source: OpenNet,
     listing: ImageSource,
     out: Path,
-    run: RunOptions = DEFAULT,
+    run: RunOptions = RunOptions(),
     *,
     on_row: OnRow | None = None,
     shard: Shard | None = None,
@@ -95,7 +95,7 @@ def score_to_stream(
     source: OpenNet,
     listing: ImageSource,
     file: TextIO,
-    run: RunOptions = DEFAULT,
+    run: RunOptions = RunOptions(),
     *,
     json_lines: bool = False,
     on_row: OnRow | None = None,

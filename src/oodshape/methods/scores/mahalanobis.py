@@ -132,15 +132,13 @@ class Mds(ScoreRecipe):
     likeliest (`likelihood`; Theiler, 2012). Where every class has one image at most it is the covariance of all.
     """
 
+    _sums = RAW
+
     classes: Classes = "predicted"
     shrinkage: Shrinkage = "oas"
 
     def unlabelled(self: D) -> D:
         return replace(self, classes="predicted")
-
-    @property
-    def _sums(self) -> _Sums:
-        return RAW
 
     @property
     def needs(self) -> frozenset[Statistic]:
@@ -206,17 +204,13 @@ class Rmds(Mds):
 class MdsPlus(Mds):
     """MDS on features of length 1, z / ||z||: MDS++ (Mueller & Hein, 2025)."""
 
-    @property
-    def _sums(self) -> _Sums:
-        return UNIT
+    _sums = UNIT
 
 
 class RmdsPlus(Rmds):
     """RMDS on features of length 1: RMDS++ (Ren et al., 2021; Mueller & Hein, 2025)."""
 
-    @property
-    def _sums(self) -> _Sums:
-        return UNIT
+    _sums = UNIT
 
 
 SHARES = 2.0 ** np.linspace(-20, 0, 81)  # that are tried
