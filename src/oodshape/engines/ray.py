@@ -154,7 +154,7 @@ def score(
     who = identify_run(guard, run.batch_size, source.classifier.precision)
     paths = [folder / name_shard_file(number, count) for number in range(1, count + 1)]
     left = [number for number, path in enumerate(paths, 1) if not path.exists()]
-    note = plan_shard(listing, Shard(1, count), run.batch_size, who).note
+    note = plan_shard(listing, Shard(1, count), run.batch_size, who)[1]
     before = _begun(folder)
     if before not in (None, (count, note)):
         raise InputError(f"{folder} was begun with another guard, batch size or other images; remove it to start again")
