@@ -166,12 +166,6 @@ def test_code_that_results_name_needs_trust(tmp_path: Path) -> None:
     assert "the figures agree" in done.stdout, done.stderr
 
 
-def test_code_named_on_the_command_line_is_trusted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "code_of_the_user.py").write_text(CODE)
-    monkeypatch.chdir(tmp_path)
-    assert open_model("code_of_the_user:make").native is not None
-
-
 def test_a_class_that_a_guard_names_needs_trust(tmp_path: Path) -> None:
     (tmp_path / "own_class.py").write_text(
         "from dataclasses import dataclass\nfrom pathlib import Path\nfrom oodshape import METHODS\n"

@@ -196,11 +196,15 @@ def test_every_message_with_a_tensor_is_looked_into() -> None:
     assert (fields["external_data"].number, fields["data_location"].number) == (EXTERNAL_DATA, DATA_LOCATION)
 
 
-def test_metadata_that_is_no_text_is_an_error(exported: Path, tmp_path: Path) -> None:
-    model = exported.read_bytes()[: -len(START) - HEX].replace(b"optfs-e", b"optfs\xe3(")
+@pytest.mark.parametrize(("text", "said"), [(b"optfs-e", r"is damaged \(UnicodeDecodeError"), (b"Conv", "codec")])
+def test_what_is_no_text_is_an_error(
+    text: bytes, said: str, exported: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    model = exported.read_bytes()[: -len(START) - HEX].replace(text, text[:-2] + b"\xe3(")
     (tmp_path / "forged.onnx").write_bytes(add_checksum(model))
-    with pytest.raises(InputError, match=r"is damaged \(UnicodeDecodeError"):
+    with pytest.raises(InputError, match=said):
         GuardedFile(tmp_path / "forged.onnx")
+    assert capfd.readouterr() == ("", "")
 
 
 def test_two_values_of_one_metadata_key_are_refused(exported: Path, tmp_path: Path) -> None:

@@ -152,6 +152,9 @@ def test_the_network_is_left_alone(guard: Guard) -> None:
     assert not any(module._forward_hooks for module in net.modules())
     moved = live.to("cpu")
     agree(moved(PICTURES[0]), live(PICTURES[0]))
+    forged = Guard(replace(guard.detector, fingerprint="0"), guard.about)  # no image is at fault
+    with pytest.raises(InputError, match="this detector was fitted for head 0"):
+        forged.attach(net)(PICTURES[0])
     with torch.no_grad():
         next(net.parameters()).add_(1)
     with pytest.raises(InputError, match="weights were changed or moved since the guard was attached"):

@@ -60,12 +60,19 @@ def test_a_malicious_pickle_runs_nothing(tmp_path: Path, protocol: int) -> None:
     assert (tmp_path / "ran").exists()
 
 
-def test_a_forged_memo_index_takes_no_memory(tmp_path: Path) -> None:
-    content = python2(channel_major(pixels(2)), labels=[3, 8])
+def test_a_forged_memo_index_or_size_takes_no_memory(tmp_path: Path) -> None:
+    content, nested = python2(channel_major(0 * pixels(2)), labels=[3, 8]), [8]
+    for _ in range(5):
+        nested = [nested] * 20
+    forged = (b"\x96" + (1 << 26).to_bytes(8, "little"), pickle.dumps({"data": pixels(2), "labels": nested}, 2))
     write(tmp_path / "test_batch", content.replace(b"](", b"]r\xff\xff\xff\x7f("))
     tracemalloc.start()
     try:
         assert read_cifar(tmp_path, 10, train=False).labels.tolist() == [3, 8]
+        for each in forged:
+            write(tmp_path / "test_batch", each)
+            with pytest.raises(InputError, match="damaged or no CIFAR-10 batch"):
+                read_cifar(tmp_path, 10, train=False)
         assert tracemalloc.get_traced_memory()[1] < 2**24
     finally:
         tracemalloc.stop()

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from oodshape.core import files
-from oodshape.core.errors import InputError
+from oodshape.core.errors import HeadError, InputError
 from oodshape.core.values import Ascending, AtLeast, Sizes, Value, copy_frozen, encode_value, list_sizes, load_values
 from oodshape.features.features import Features
 from oodshape.features.moments import Moments
@@ -230,16 +230,16 @@ class Detector(FittedSlots):
 
     def _check_head(self, head: Head) -> None:
         if head.fingerprint != self.fingerprint:
-            raise InputError(
+            raise HeadError(
                 f"this detector was fitted for head {self.fingerprint}, the data come from head "
                 f"{head.fingerprint}; fit it again for this checkpoint"
             )
         if self.classes not in (None, head.classes):
-            raise InputError(f"this detector is damaged: it has {self.classes} classes, the head {head.classes}")
+            raise HeadError(f"this detector is damaged: it has {self.classes} classes, the head {head.classes}")
         for kind, letter, size in self._sizes:
             wanted = {"M": head.width, "C": head.classes}.get(letter, size)
             if size != wanted:
-                raise InputError(f"this detector is damaged: its {kind} has {size} for {letter}, the head {wanted}")
+                raise HeadError(f"this detector is damaged: its {kind} has {size} for {letter}, the head {wanted}")
 
     @cached_property
     def _sizes(self) -> tuple[tuple[str, str, int], ...]:

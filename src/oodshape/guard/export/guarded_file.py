@@ -269,7 +269,8 @@ def open_session(model: bytes, threads: int | None = None, name: object = "the g
     options.add_session_config_entry("session.load_model_format", "ONNX")
     chosen = [f"{each}ExecutionProvider" for each in dict.fromkeys((provider, CPU))]  # the CPU runs what it lacks
     try:
-        session = runtime.InferenceSession(model, options, providers=chosen)
+        # no second attempt, before which the runtime would print the error as it is
+        session = runtime.InferenceSession(model, options, providers=chosen, enable_fallback=0)
     except Exception as error:  # the runtime's own types have no common base
         raise InputError(f"{name} is no ONNX file, or a damaged one ({one_line(error)}); {ADVICE}") from None
     if session.get_providers()[0] != chosen[0]:

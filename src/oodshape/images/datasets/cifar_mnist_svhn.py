@@ -91,7 +91,7 @@ def _from_pickle(content: bytes, kind: int) -> Records:
     try:
         batch = _ArraysOnly(BytesIO(content), encoding="bytes").load()
         fields = {key.decode() if isinstance(key, bytes) else key: value for key, value in batch.items()}
-        return fields["data"].values, np.array(fields[wanted], np.int64)
+        return fields["data"].values, np.fromiter(fields[wanted], np.int64)  # a list in lists may stand for any number
     except InputError:
         raise
     except Exception as error:  # a damaged pickle fails in whatever way its bytes lead to
@@ -145,6 +145,8 @@ class _ArraysOnly(pickle._Unpickler):  # the one in Python: in C, a forged memo 
         ("numpy", "dtype"): _Dtype,
         ("_codecs", "encode"): _encode,
     }
+    # byte arrays, which no CIFAR batch has: their size is taken before their bytes are read
+    dispatch = {key: load for key, load in pickle._Unpickler.dispatch.items() if key != pickle.BYTEARRAY8[0]}  # noqa: RUF012
 
     def find_class(self, module: str, name: str) -> Any:
         """The stand-in for a name that arrays need; every other name is refused."""

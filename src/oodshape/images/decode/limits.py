@@ -140,18 +140,19 @@ class Limits:
             return f"is {width} x {height} pixels, more than {most:,} (the limit of pixels{why})"
         return ""
 
-    def check_inflated(self, path: object, inflated: int, stored: int) -> None:
+    def check_inflated(self, path: object, inflated: int, stored: int, *, copies: int = 1) -> None:
         """Refuse a compressed file that would need too much memory.
 
         Args:
             path: The file, for the message.
             inflated: Its size after decompression, in bytes.
             stored: Its size on disk, in bytes.
+            copies: How often its reader holds the data in memory.
 
         Raises:
             InputError: If it is over the limit.
         """
-        most = max(self.inflated, RATIO * stored)
+        most = max(self.inflated // copies, RATIO * stored)
         if inflated > most:
             raise InputError(
                 f"{path} has {stored:,} bytes and inflates to {inflated:,} or more, over the limit of {most:,}; "

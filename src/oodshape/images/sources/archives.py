@@ -32,6 +32,7 @@ SIZES = ("total_uncompressed_size", "total_compressed_size")
 LABEL = "label"
 RUN = 32  # rows that are read together
 LARGE_RUN = 1 << 26  # bytes that they may have; rows that may be larger are read one by one
+COPIES = 6  # of a cell while it is read, as measured and rounded up: the page, its dictionary, the column, the image
 TOO_MUCH = "with this row, the rows take more memory than the limit of inflated"
 KEPT = 32  # runs in memory: threads read a few batches of 64 ahead of each other
 BUFFER = 1 << 20  # bytes of a column that are read from the disk at once
@@ -180,6 +181,7 @@ class ParquetImages(ArchivedImages):
         for file in self.files:
             with reading(file, "it must be a Parquet file"), _parquet(file) as table:
                 self._check(file, table.schema_arrow)
+                _check_columns(table)
                 self._check_size(file, table.metadata)
                 counts.append(table.metadata.num_rows)
         self.starts = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
@@ -204,7 +206,8 @@ class ParquetImages(ArchivedImages):
         for number in range(metadata.num_row_groups):
             chunks = _chunks(metadata.row_group(number), self.column)
             inflated, stored = (sum(getattr(each, name) for each in chunks) for name in SIZES)
-            Limits.now().check_inflated(file, inflated + 8 * metadata.row_group(number).num_rows, stored)
+            inflated += 8 * metadata.row_group(number).num_rows
+            Limits.now().check_inflated(file, inflated, stored, copies=COPIES)
 
     def __getstate__(self) -> dict[str, Any]:
         """What another process needs: what is open here stays here."""
@@ -254,6 +257,7 @@ class _Cells:
         self._alone = threading.Lock()
         self._runs: deque[tuple[str, int, Any]] = deque(maxlen=KEPT)  # file, first row, cells
         self._next: tuple[str, int, Iterator[Any]] = "", 0, iter(())
+        self._most = 0  # bytes of all runs in memory
         self._ends: dict[str, int] = {}  # file -> its first row that is refused, so that it is not read for each one
 
     def cell(self, file: str, row: int) -> Any:
@@ -266,14 +270,14 @@ class _Cells:
                 raise OSError(TOO_MUCH)
             of, at, runs = self._next
             if of != file or row < at or row - at > RUN * KEPT:
-                at, runs = _runs(file, row, self.column)
+                at, runs, self._most = _runs(file, row, self.column)
             self._next = "", 0, iter(())  # until all went well: a reader that failed is not asked again
             for cells in runs:
                 if cells is None:
                     self._ends[file] = at
                     raise OSError(TOO_MUCH)
                 self._runs.append((file, at, cells))
-                while len(self._runs) > 1 and sum(kept.nbytes for *_, kept in self._runs) > Limits.now().inflated:
+                while len(self._runs) > 1 and sum(kept.nbytes for *_, kept in self._runs) > self._most:
                     self._runs.popleft()
                 at += len(cells)
                 if row < at:
@@ -282,8 +286,8 @@ class _Cells:
         raise OSError(f"the file ends before row {row}")
 
 
-def _runs(file: str, row: int, column: str) -> tuple[int, Iterator[Any]]:
-    """(Its first row, runs of cells) from the row group that holds a row on."""
+def _runs(file: str, row: int, column: str) -> tuple[int, Iterator[Any], int]:
+    """(Its first row, runs of cells, how many bytes to keep) from the row group that holds a row on."""
     table = _parquet(file)
     ends = np.cumsum([table.metadata.row_group(group).num_rows for group in range(table.num_row_groups)])
     group = int(np.searchsorted(ends, row, side="right"))
@@ -293,8 +297,9 @@ def _runs(file: str, row: int, column: str) -> tuple[int, Iterator[Any]]:
     rows = min(RUN, max(1, LARGE_RUN // max(largest, 1)))
     batches = table.iter_batches(rows, row_groups=groups, columns=[column], use_threads=False)
     chunks = (each for number in groups for each in _chunks(table.metadata.row_group(number), column))
-    stored = sum(each.total_compressed_size for each in chunks)
-    return int(ends[group - 1]) if group else 0, _limited(batches, stored)
+    stored, most = sum(each.total_compressed_size for each in chunks), Limits.now().inflated
+    kept = max(most // COPIES, min(most, RATIO * stored))
+    return int(ends[group - 1]) if group else 0, _limited(batches, stored), kept
 
 
 def _limited(batches: Iterator[Any], stored: int) -> Iterator[Any]:
@@ -341,6 +346,7 @@ def check_table(path: str | Path) -> None:
     if any(kinds.is_nested(each.type) for each in schema):
         raise InputError(f"{path} has a column of lists or tables; remove it")
     with pq.ParquetFile(path, read_dictionary=texts, page_checksum_verification=True) as file:
+        _check_columns(file)
         for number in range(file.num_row_groups):
             group = file.metadata.row_group(number)
             stored = sum(group.column(place).total_compressed_size for place in range(group.num_columns))
@@ -350,6 +356,12 @@ def check_table(path: str | Path) -> None:
                 for chunk in column.chunks:
                     size += pc.sum(pc.binary_length(chunk.dictionary).take(chunk.indices)).as_py() or 0
             Limits.now().check_inflated(path, size, stored)
+
+
+def _check_columns(table: Any) -> None:
+    """Read no row of each row group: an error where pyarrow ends the process if it is asked about a damaged column."""
+    for number in range(table.num_row_groups):
+        next(table.reader.iter_batches(0, [number], use_threads=False), None)
 
 
 def _parquet(file: str) -> Any:
