@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from oodshape.core.errors import HeadError, InputError
-from oodshape.methods.base import Batch, Evidence, FittedSlots
 from oodshape.methods.feature_capture import LayerCapture, MapCapture, replace_head
+from oodshape.methods.slots import Batch, Evidence, FittedSlots
 from oodshape.networks.classifier import Classifier, unwrap_network
 from oodshape.networks.find_head import list_linears
 from oodshape.networks.head import Head

@@ -11,10 +11,10 @@ from typing import Any
 
 from oodshape.core.errors import InputError
 from oodshape.core.user_code import import_object
-from oodshape.methods.base import HeadRecipe, ScoreRecipe, Shaper
 from oodshape.methods.detector import Method
-from oodshape.methods.perturb.base import Step
+from oodshape.methods.perturb.step import Step
 from oodshape.methods.records import GROUP, PACKAGE, RECORDS, Record, Spec, check_method, find_registered, merge_recipe
+from oodshape.methods.slots import HeadRecipe, ScoreRecipe, Shaper
 
 
 def make_method(record: Record, *changes: Spec) -> Method:

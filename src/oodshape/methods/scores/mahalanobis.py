@@ -15,8 +15,8 @@ from oodshape.core.values import Sizes, copy_frozen, freeze_array
 from oodshape.features.features import Features
 from oodshape.features.moments import Statistic
 from oodshape.features.sum_kernels import invert_upper
-from oodshape.methods.base import Evidence, FittedScore, ScoreRecipe
-from oodshape.methods.training import CHECKED, Classes, Training, uses_labels
+from oodshape.methods.slots import Evidence, FittedScore, ScoreRecipe
+from oodshape.methods.training_set import CHECKED, Classes, Training, uses_labels
 
 Array = NDArray[Any]
 D = TypeVar("D", bound="Mds")
