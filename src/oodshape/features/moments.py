@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from oodshape.core.errors import InputError, unknown
-from oodshape.core.values import AtLeast, check_fields, freeze_array
+from oodshape.core.values import AtLeast, check_fields, check_sizes, freeze_array
 from oodshape.features.chunks import Chunked, check_finite
 from oodshape.features.kernels import TINY, normalise_rows
 from oodshape.features.sum_kernels import Scatter, add_by_class, add_sorted, add_squares, merge_scatters, row_lengths
@@ -262,14 +262,11 @@ class Moments:
         sizes: dict[str, int] = {}
         for name, part in self.parts.items():
             letters, types = _form(name)
-            if str(part.dtype) not in types.split() or part.ndim != len(letters) or 0 in part.shape:
-                wanted = f"{types.replace(' ', ' or ')} with the axes {letters}"
-                raise InputError(f"{name} must be {wanted}, got {part.dtype}{list(part.shape)}")
+            if str(part.dtype) not in types.split():
+                raise InputError(f"{name} must be {types.replace(' ', ' or ')}, got {part.dtype}")
+            check_sizes(part, letters, name, sizes)
             if part.dtype.kind == "f" and not np.isfinite([part.min(), part.max()]).all():  # without a copy
                 raise InputError(f"{name} holds a NaN or infinite value")
-            for letter, size in zip(letters, part.shape, strict=True):
-                if sizes.setdefault(letter, size) != size:
-                    raise InputError(f"{name} has {size} for {letter}, another part has {sizes[letter]}")
         for extra, of in OWNERS.items():
             if (extra in self.parts) != (of in self.parts):
                 raise InputError(f"{of} and {extra} come together, got one of them")

@@ -220,9 +220,8 @@ class Subset:
     @property
     def content_fingerprint(self) -> str:
         """The same by what the files of the whole set hold."""
-        return compute_fingerprint(
-            getattr(self.base, "content_fingerprint", self.base.fingerprint), np.asarray(self.indices, np.int64)
-        )
+        whole = getattr(self.base, "content_fingerprint", self.base.fingerprint)
+        return compute_fingerprint(whole, np.asarray(self.indices, np.int64))
 
     @property
     def classes(self) -> tuple[str, ...]:
