@@ -93,7 +93,7 @@ def read(folder: Path) -> dict[str, Any]:
 
 def limits(checked: Sequence[dict[str, Any]]) -> str:
     """A row per ratio with its limit, and where the time of the passes goes."""
-    lines = ["| ratio | measured (quartiles) | limit | |", "|---|---:|---:|---|"]
+    lines = ["| ratio | measured (quartiles) | limit | result |", "|---|---:|---:|---|"]
     notes = []
     for each in checked:
         rows = f", {each['rows']:,} rows" if "rows" in each else ""

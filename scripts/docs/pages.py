@@ -142,17 +142,17 @@ def place(name: str, areas: dict[str, float]) -> str:
 
 
 def measured_table(name: str, docs: Path = DOCS) -> str:
-    """FPR95 and AUROC of a method on every network of docs/methods/measured.json, and its place."""
+    """AUROC and FPR95 of a method on every network of docs/methods/measured.json, and its place."""
     rows = []
     for row in kept_results(docs):
         areas = {other: area for other, (_, area) in row["methods"].items()}
         network = NETWORKS.get(row["network"], row["network"]) if row["real"] else f"digits {row['network']}"
         if name in areas:
             fpr, area = row["methods"][name]
-            rows.append([network, f"{fpr:.1f}", f"{area:.1f}", place(name, areas)])
+            rows.append([network, f"{area:.1f}", f"{fpr:.1f}", place(name, areas)])
         else:
             rows.append([network, "-", "-", "-"])
-    return table(["network", "FPR95 ↓", "AUROC ↑", "place by AUROC"], rows)
+    return table(["network", "AUROC ↑", "FPR95 ↓", "place by AUROC"], rows)
 
 
 def snippet(name: str) -> str:

@@ -87,7 +87,6 @@ def test_wrong_words_are_one_line(place: Path) -> None:
             (*fit, "--parts", "part-*.safetensors", "--calibrate", "val", "--preprocessing", "mean=0.5"),
             "was collected with the",
         ),
-        ((*score_, "--shard", "1/2"), "--shard needs a Parquet file"),
         ((*score_[:-1], "-", "--shard", "1/2", "--out", "s.parquet"), "standard input cannot be read twice"),
         ((*collect, "--shard", "0/2"), "a shard is I/N with I from 1 to N, such as 3/16, got '0/2'"),
         ((*collect, "--shard", "three"), "got 'three'"),

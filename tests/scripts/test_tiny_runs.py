@@ -30,7 +30,7 @@ RUNS = {
     "scripts/auto_networks.py": "--out runs --epochs 1",
     "scripts/bounds_by_activation.py": "--epochs 1",
     "scripts/check_oracle.py": "--help",
-    "scripts/check_table.py": "--help",
+    "scripts/check_table.py": "digits=check.json",
     "scripts/count_lines.py": "--by-package",
     "scripts/draw_auto.py": "--out drawn",
     "scripts/draw_check_page.py": "--out drawn",
@@ -42,7 +42,7 @@ RUNS = {
     "scripts/make_golden.py": "golden",
     "scripts/make_docs_figures.py": "",
     "scripts/make_proxies.py": "--features zoo --data data --weights weights --out made",
-    "scripts/make_paper_csv.py": "--help",
+    "scripts/make_paper_csv.py": "paper",
     "scripts/study_auto.py": "--out studied",
     "scripts/study_samples.py": "--features features --resamples 1 --methods react --out studied",
     "scripts/train_digits.py": "--out trained --epochs 1",
@@ -137,9 +137,11 @@ def test_every_script_has_a_run() -> None:
 
 
 @pytest.mark.parametrize("script", sorted(RUNS))
-def test_it_runs_to_its_end(script: str, tree: Path) -> None:
+def test_it_runs_to_its_end(script: str, tree: Path, request: pytest.FixtureRequest) -> None:
     if script in NEEDS and find_spec(NEEDS[script]) is None:
         pytest.skip(f"needs {NEEDS[script]}")
+    if script == "scripts/make_paper_csv.py":
+        shutil.copytree(request.getfixturevalue("shared") / "paper", tree / "paper")
     prepare(script, tree)
     done = run(tree, script, *RUNS[script].split())
     assert "Traceback" not in done.stderr, done.stderr
@@ -150,5 +152,9 @@ def test_it_runs_to_its_end(script: str, tree: Path) -> None:
 
 def prepare(script: str, tree: Path) -> None:
     """Make what a script reads, where it is not made yet."""
+    guard, digits = tree / "guard.safetensors", tree / "digits"
     if script == "benches/serve.py":
-        Guard.load(tree / "guard.safetensors").export(tree / "guarded.onnx", "zoo:digits-convnet")
+        Guard.load(guard).export(tree / "guarded.onnx", "zoo:digits-convnet", images=digits / "test")
+    if script == "scripts/check_table.py":
+        words = f"check --model zoo:digits-convnet --guard {guard} --id {digits}/test --ood {digits}/letters --json"
+        (tree / "check.json").write_text(run(tree, "-m", "oodshape", *words.split()).stdout, encoding="utf-8")

@@ -68,7 +68,7 @@ class KeptScores:
         """The scores next to a results.json, or in the folder of a run."""
         file = (path if path.is_dir() else path.parent) / FILE
         if not file.is_file():
-            raise InputError(f"there is no {file}: run the benchmark again, with pyarrow (oodshape[parquet])")
+            raise InputError(f"there is no {file}: pip install 'oodshape[parquet]', then run the benchmark again")
         import pandas
 
         try:

@@ -83,7 +83,7 @@ def _numbers(watch: Watch, recent: int, out: int) -> list[tuple[str, str, str]]:
     return [
         (f"rejection rate, last {recent:,}", format_rate(out / recent), f"allowed up to {format_rate(test.allowed)}"),
         ("rejected", f"{history.rejected.sum():,}", f"of {history.seen:,} images"),
-        ("evidence against the guarantee", power, f"alarm at {1 / test.delta:.0f}"),
+        ("evidence against the guarantee", power, f"the alarm needs {1 / test.delta:.0f}"),
         ("unreadable", f"{lost:,}", f"of {history.seen + lost:,}"),
     ]
 

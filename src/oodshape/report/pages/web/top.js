@@ -62,6 +62,6 @@ function drawNearFar() {
       sketch("circle", { cx: b, cy: y, r: 5.5, fill: "var(--ground)", stroke: color, "stroke-width": 2 }));
   });
   const sets = (group) => DATA.oods.filter((ood) => ood.group === group).map((ood) => ood.name).join(", ");
-  area.replaceChildren(svg, make("p", { class: "soft" }, make("b", { class: "dot" }, "●"), ` near OOD (${sets("near")})   `,
-    make("b", { class: "dot" }, "○"), ` far OOD (${sets("far")})`));
+  area.replaceChildren(svg, make("p", { class: "soft" }, make("b", {}, "●"), ` near OOD (${sets("near")})   `,
+    make("b", {}, "○"), ` far OOD (${sets("far")})`));
 }

@@ -6,7 +6,7 @@ function drawRates({ id, what, counts, allowed }) {
   const area = document.getElementById(id), ends = [];
   DATA.sizes.forEach((size) => ends.push(size + (ends.at(-1) ?? 0)));
   const rates = counts.map((count, i) => (100 * count) / Math.max(DATA.sizes[i], 1)), seen = ends.at(-1);
-  const top = 1.05 * Math.max(...rates, 130 * allowed, 5), width = Math.min(960, Math.max(280, area.clientWidth));
+  const top = 1.15 * Math.max(...rates, 130 * allowed, 5), width = Math.min(960, Math.max(280, area.clientWidth));
   const { svg, X, Y, box } = axes({ width, height: 250, x: [0, seen], y: [0, top], xTicks: ticks(0, seen, width < 500 ? 3 : 6),
     yTicks: ticks(0, top, 5), xLabel: "images seen", yLabel: `${what}, %`,
     label: `${what}: rate over time; allowed up to ${(100 * allowed).toFixed(1)} %` });
