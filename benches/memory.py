@@ -24,7 +24,7 @@ import torch
 
 from harness import THREADS, WIDTH, Ratio, check, made, measured, timed_once, write_checked, written
 from oodshape import METHODS, Features, Head, Method, fit_all
-from oodshape.features import features, kernels, statistic
+from oodshape.features import features, kernels, moments
 from oodshape.features.feature_stats import RunningStats
 from oodshape.features.moments import Bank
 from oodshape.features.sum_kernels import Scatter
@@ -39,9 +39,9 @@ LIMITS_FEWER = {"the paper's methods": 1.2, "all methods but auto": 8.0, "auto":
 SECTIONS: dict[str, list[tuple[Any, str]]] = {
     "head": [(Head, "logits")],
     "pair products": [(Scatter, "_add")],
-    "class sums": [(statistic, "add_by_class")],
-    "squares, lengths": [(statistic, "add_squares"), (statistic, "row_lengths"), (features, "add_columns")],
-    "sorting": [(statistic, "add_sorted")],
+    "class sums": [(moments, "add_by_class")],
+    "squares, lengths": [(moments, "add_squares"), (moments, "row_lengths"), (features, "add_columns")],
+    "sorting": [(moments, "add_sorted")],
     "decompositions": [
         *((torch.linalg, name) for name in ("eigh", "eigvalsh", "cholesky_ex", "lstsq")),
         (mahalanobis, "invert_upper"),

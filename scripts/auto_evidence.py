@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 
 from oodshape import METHODS, Features, auroc, fpr_at_tpr
-from oodshape.benchmark.plan import BenchOptions
+from oodshape.benchmark.bench_model import BenchOptions
 from oodshape.benchmark.spec import Benchmark
 from oodshape.core.files import replacing
 from oodshape.guard.fit.split import split_held_out

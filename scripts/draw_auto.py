@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from study_auto import compare_selection
 
 from oodshape import Scrambled
-from oodshape.benchmark.plan import BenchOptions
+from oodshape.benchmark.bench_model import BenchOptions
 from oodshape.benchmark.spec import Benchmark
 from oodshape.core.files import replacing
 from oodshape.images.datasets.digits import load_digits_sets

@@ -96,17 +96,24 @@ def limits(checked: Sequence[dict[str, Any]]) -> str:
     lines = ["| ratio | measured (quartiles) | limit | result |", "|---|---:|---:|---|"]
     notes = []
     for each in checked:
-        rows = f", {each['rows']:,} rows" if "rows" in each else ""
-        for one in each["lines"]:
-            spread = "" if one["low"] == one["high"] else f" ({_number(one['low'])} to {_number(one['high'])})"
-            sign, kept = ">=" if one["at_least"] else "<=", "met" if one["kept"] else "missed"
-            lines.append(f"| {one['name']}{rows} | {one['median']:.3g}{spread} | {sign} {one['limit']:g} | {kept} |")
+        by_name = {one["name"]: one for one in each["lines"]}
+        for name, one in by_name.items():
+            if name.endswith(", wall time"):  # next to the CPU time
+                continue
+            other = by_name.get(name.replace(", CPU time", ", wall time"))
+            title = f"{name.removesuffix(', CPU time')}, {each['rows']:,} rows" if other and other is not one else name
+            low, high = _number(one["low"]), _number(one["high"])
+            spread = "" if low == high else f" ({low} to {high})"
+            spread = f", wall {other['median']:.3g}" if other and other is not one else spread
+            sign = ">=" if one["at_least"] else "<="
+            kept = "met" if one["kept"] and (other or one)["kept"] else "missed"
+            lines.append(f"| {title} | {one['median']:.3g}{spread} | {sign} {one['limit']:g} | {kept} |")
             parts = re.findall(r"([a-z][a-z, ]*?) ([\d.]+)(?:, |$)", one["note"])
-            large = ", ".join(f"{part} {passes}" for part, passes in parts if float(passes) >= 0.15)
-            notes += [f"- {one['name'].split(',')[0]}: {large}"] if large else []
+            large = ", ".join(f"{part} {passes}" for part, passes in parts if float(passes) >= 0.3)
+            notes += [f"- {title.removesuffix(' rows')}: {large}"] if large and not one["kept"] else []
     first = checked[0]
     where = f"On a {first['processor']} with {first['threads']} threads, load {first['load']:g}.{_noise(first)}"
-    return "\n".join([where, "", *lines, *(["", "CPU passes by section, from 0.15:", "", *notes] if notes else [])])
+    return "\n".join([where, "", *lines, *(["", "CPU passes of misses, from 0.3:", "", *notes] if notes else [])])
 
 
 def growth(found: dict[str, Any]) -> str:
@@ -185,9 +192,10 @@ def behind(found: dict[str, Any]) -> str:
         pair = (cell["ours"][f"{step}_mb"], cell["theirs"][f"{step}_mb"])
         if pair[0] > pair[1] + SAME_MB and pair[0] - pair[1] > -_gap(large.get(place)):
             large[place] = pair
-    lines = [
-        f"- {name}, {step}: up to {_number(by)}x the time ({WHY[name, step]})" for (name, step), by in slow.items()
-    ]
+    by_reason: dict[str, list[str]] = {}
+    for (name, step), by in slow.items():
+        by_reason.setdefault(WHY[name, step], []).append(f"{name} {step} {_number(by)}x")
+    lines = [f"- {', '.join(cells)} the time: {why}" for why, cells in by_reason.items()]
     more = ", ".join(f"{name} {step} ({pair[0]:,} MB, theirs {pair[1]:,})" for (name, step), pair in large.items())
     return "\n".join([*lines, *([f"- More memory, by {LARGER}: {more}"] if more else [])]) or "In no cell."
 

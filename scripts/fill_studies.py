@@ -17,8 +17,11 @@ from pathlib import Path
 from typing import Any
 
 from oodshape.core.files import replacing
+from oodshape.report.tables.markdown_latex import frame_markdown
+from oodshape.studies.catalog import STUDIES
 from oodshape.studies.load_networks import StudyNetwork, find_folders, load_folder
-from oodshape.studies.run_studies import print_study
+from oodshape.studies.run_studies import compute_study, fewest_images
+from oodshape.studies.tables import supported_decimals
 
 STORED = Path(__file__).parents[1] / "docs" / "measured" / "studies.json"
 ABSOLUTE = (1.0, 0.5, 0.5, 0.02)  # by the decimals printed: counts, percent, percent, cosines and weights
@@ -63,7 +66,8 @@ def _close(old: str, new: str) -> bool:
 
 def compute_table(name: str, networks: Sequence[StudyNetwork]) -> list[str]:
     """The lines of the table that a study prints now."""
-    return [line for line in print_study(name, networks).splitlines() if line.startswith("|")]
+    table = STUDIES[name].tabulate(compute_study(name, networks), supported_decimals(fewest_images(networks)))
+    return [line for line in frame_markdown(table, "").splitlines() if line.startswith("|")]
 
 
 def main() -> None:

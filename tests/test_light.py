@@ -146,11 +146,8 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_light_modules_need_nothing_heavy(place: Path) -> None:
-    done = run(
-        "".join(f"import oodshape.{name}\n" for name in MODULES.split()) + "import oodshape.__main__",
-        "--version",
-        cwd=place,
-    )
+    imports = "".join(f"import oodshape.{name}\n" for name in (*MODULES.split(), "__main__"))
+    done = run(imports, "--version", cwd=place)
     assert (done.returncode, done.stderr) == (0, "")
 
 
@@ -207,7 +204,7 @@ def test_heavy_names_say_how_to_install_what_is_missing(place: Path) -> None:
         ("calibrate guard.safetensors --alpha 10", "got 10; did you mean 0.1?"),
         ("fit --model zoo:digits-vit --images recent --out x --preprocessing size=3", "size"),
         ("score --guard no --model m:n --images recent --shard 1/2 --out s.csv", "--shard needs a Parquet file"),
-        ("report nowhere", "there is no file nowhere"),
+        ("score --guard guard.safetensors --model m:n --images recent --out s.parquet", "oodshape[parquet]"),
         ("bench --methods raect", "did you mean react?"),
         ("methods raect", "did you mean react?"),
         ("serve nothing.onnx", "there is no file nothing.onnx"),

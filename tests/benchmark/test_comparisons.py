@@ -12,9 +12,9 @@ import pytest
 
 from commands import call
 from oodshape import InputError, Results, auroc
+from oodshape.benchmark.bench_model import BenchOptions
 from oodshape.benchmark.comparisons import AVERAGE, compare_pair, compare_with_best, find_ties
 from oodshape.benchmark.kept_scores import FILE, KeptScores
-from oodshape.benchmark.plan import BenchOptions
 from oodshape.benchmark.repeat import compare_runs, restore_benchmark
 from oodshape.benchmark.spec import Benchmark
 from oodshape.metrics.detection import Estimate

@@ -12,7 +12,7 @@ from PIL import Image
 from torch.utils.data import DataLoader, TensorDataset
 
 from oodshape import METHODS, Benchmark, Classifier, Features, InputError, Results, Shape, Shaper, evaluate
-from oodshape.benchmark.plan import BenchOptions
+from oodshape.benchmark.bench_model import BenchOptions
 from oodshape.benchmark.repeat import compare_runs, restore_benchmark
 from oodshape.benchmark.run import run_benchmark
 from oodshape.images.datasets.catalog import open_dataset

@@ -12,7 +12,8 @@ from sklearn.metrics import auc, precision_recall_curve, roc_auc_score, roc_curv
 
 from commands import call
 from oodshape import Classifier, Features, InputError
-from oodshape.benchmark.plan import BenchOptions, Plan, settings_of_openood
+from oodshape.benchmark.bench_model import BenchOptions
+from oodshape.benchmark.plan import Plan, settings_of_openood
 from oodshape.benchmark.run import run_benchmark
 from oodshape.benchmark.spec import Benchmark
 from oodshape.images.datasets.catalog import open_dataset

@@ -122,11 +122,7 @@ FEW = ("--trust-code", "--limit", "20", "--cache", "none", "--device", "cpu", "-
 
 
 @pytest.mark.parametrize(
-    "command",
-    [
-        ("bench", "own.toml", "--methods", "msp", "--quiet"),
-        ("study", "shaping", "--benchmark", "own.toml"),
-    ],
+    "command", [("bench", "own.toml", "--methods", "msp", "--quiet"), ("study", "shaping", "--benchmark", "own.toml")]
 )
 def test_the_head_is_named_where_it_is_not_found(command: tuple[str, ...], tmp_path: Path) -> None:
     (tmp_path / "own.toml").write_text(SPEC)

@@ -179,7 +179,7 @@ def test_check_prints_and_draws(place: Path) -> None:
             "head='head' does not give the logits",
         ),
         (("check", *GUARD, "--id", "test", "--ood", "nowhere"), "there is no file or folder nowhere"),
-        (("bench", "digitz"), "no benchmark 'digitz'; did you mean digits?"),
+        (("bench", "digitz"), "no benchmark is called 'digitz'; did you mean digits?"),
         (("bench", "--models", "VGG"), "digits has no model 'VGG'"),
         (("bench", "--methods", "magic"), "no method is called 'magic'"),
         (("bench", "cifar10", "--weights", "nowhere"), "no network of cifar10 has weights here; DenseNet101 needs"),

@@ -21,7 +21,7 @@ from safetensors.numpy import load, save
 from commands import GUARD, MODEL, call
 from folders_of_digits import write_digits
 from oodshape import Guard, InputError
-from oodshape.benchmark.plan import BenchOptions
+from oodshape.benchmark.bench_model import BenchOptions
 from oodshape.benchmark.run import run_benchmark
 from oodshape.benchmark.spec import Benchmark
 from oodshape.cli.all_commands import app

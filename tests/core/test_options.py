@@ -28,6 +28,10 @@ def test_a_verb_and_its_command_take_the_same_options(verb: str) -> None:
     assert keywords - PYTHON_ONLY == flags - COMMAND_ONLY
 
 
+def test_every_option_has_a_help_text() -> None:
+    assert [(name, each.name) for name, command in COMMANDS.items() for each in command.params if not each.help] == []
+
+
 @pytest.mark.parametrize("group", ["Model", "Head", "Image", "Subset", "Cache", "Run"])
 def test_type_checkers_see_the_fields_of_each_group(group: str) -> None:
     declared = {each.name for each in fields(getattr(options, f"{group}Options"))}

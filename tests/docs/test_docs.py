@@ -24,7 +24,7 @@ import oodshape.images.datasets.digits
 from axe import violations
 from browser import Opened, bad_layout
 from commands import call
-from oodshape.benchmark.plan import BenchOptions
+from oodshape.benchmark.bench_model import BenchOptions
 from oodshape.benchmark.spec import Benchmark
 from oodshape.cli.all_commands import app
 from oodshape.core.values import Value

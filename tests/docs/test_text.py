@@ -120,9 +120,8 @@ def test_figures_in_sentences_are_those_of_the_stored_files() -> None:
     assert "{1} % AUROC and {0} % FPR95".format(*lite["optfs-e"]) in page
     assert "(Energy: {1} % and {0} %)".format(*lite["energy"]) in page
     accepted = [row["file"] for row in fill.stored("photographs")["rows"] if row["accepted"]]
-    assert [file for file in accepted if file in ("brick.png", "retina.jpg")] == [
-        "brick.png"
-    ]  # what README and index say
+    # what README and index say
+    assert [file for file in accepted if file in ("brick.png", "retina.jpg")] == ["brick.png"]
 
 
 def test_the_ranges_of_the_calibration_set_size() -> None:

@@ -82,12 +82,13 @@ def test_a_scatter_is_that_around_the_mean(offset: float) -> None:
     np.testing.assert_allclose(sums, z.double().sum(dim=0), rtol=1e-7)
 
 
-def test_scatters_of_parts_are_those_of_the_whole() -> None:
-    data, needs = wide(301), frozenset(["scatter", "unit_scatter"])
-    other = data[200:].with_head(wide(1, classes=3).head)
-    data.add_scatters(needs, data[:200], other)
-    for name, wanted in Moments.of(wide(301), needs).parts.items():
-        np.testing.assert_allclose(data.moments(needs).parts[name], wanted, rtol=1e-5, atol=1e-5 * np.abs(wanted).max())
+def test_sums_of_parts_are_those_of_the_whole_and_of_the_smaller_head() -> None:
+    data, needs = wide(301), frozenset(["counts", "softmax_sums", "energy", "scatter", "unit_scatter"])
+    stay, _ = data.split_classes(np.arange(7) == 1, needs) or (data, data)
+    alone = data[np.flatnonzero(data.predictions != 1)].with_head(stay.head)
+    for found, same in ((data, wide(301)), (stay, alone)):
+        for name, wanted in Moments.of(same, needs).parts.items():
+            assert found.moments(needs).parts[name] == pytest.approx(wanted, rel=1e-5, abs=1e-5 * np.abs(wanted).max())
 
 
 def test_one_image_more_changes_no_score() -> None:

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from browser import Opened
-from oodshape.benchmark.plan import BenchOptions
+from oodshape.benchmark.bench_model import BenchOptions
 from oodshape.benchmark.run import run_benchmark
 from oodshape.benchmark.spec import Benchmark
 from oodshape.report.pages.benchmark_page import write_benchmark_page

@@ -123,13 +123,7 @@ class Comparison:
 
 
 def compare_pair(
-    scores: KeptScores,
-    first: str,
-    second: str,
-    *,
-    metrics: Sequence[Metric] = DEFAULT_METRICS,
-    resamples: int = 1000,
-    seed: int = 0,
+    scores: KeptScores, first: str, second: str, metrics: Sequence[Metric] = DEFAULT_METRICS, resamples: int = 1000
 ) -> Iterator[Comparison]:
     """Metrics by their own test or a paired bootstrap, the means over OOD sets by the bootstrap, for every network."""
     for model in scores.by_model:
@@ -148,5 +142,5 @@ def compare_pair(
                 if metric.paired is not None and ood != AVERAGE:
                     made = metric.paired(*((inside, outside[ood]) for inside, outside in pair))
                 else:
-                    made = paired_bootstrap(metric, *pair, resamples=resamples, seed=seed)
+                    made = paired_bootstrap(metric, *pair, resamples=resamples)
                 yield Comparison(model, ood, metric, one, two, made)

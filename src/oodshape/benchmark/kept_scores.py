@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from pandas import DataFrame, concat, read_parquet
 
 from oodshape.core.errors import InputError
 from oodshape.core.files import replacing
@@ -45,8 +46,6 @@ class KeptScores:
 
         Without pyarrow nothing is written, and a file of an earlier run is removed.
         """
-        from pandas import concat
-
         (folder / FILE).unlink(missing_ok=True)
         if find_spec("pyarrow") is None:
             return
@@ -55,8 +54,6 @@ class KeptScores:
             frame.to_parquet(temporary, index=False, write_page_checksum=True)
 
     def _frames(self) -> Iterator[Any]:
-        from pandas import DataFrame
-
         for model, methods in self.by_model.items():
             for name, scores in next(iter(methods.values())).items():
                 columns = {method: sets[name] for method, sets in methods.items()}
@@ -69,11 +66,9 @@ class KeptScores:
         file = (path if path.is_dir() else path.parent) / FILE
         if not file.is_file():
             raise InputError(f"there is no {file}: pip install 'oodshape[parquet]', then run the benchmark again")
-        import pandas
-
         try:
             check_table(file)
-            frame = pandas.read_parquet(file, page_checksum_verification=True)
+            frame = read_parquet(file, page_checksum_verification=True)
             methods = [str(name) for name in frame.columns.drop(["model", "set", "image"])]
             values = frame[methods].to_numpy(np.float32)
         except (OSError, ValueError, KeyError, TypeError) as error:

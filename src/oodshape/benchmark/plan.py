@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass, field, replace
-from itertools import islice
 from pathlib import Path
-from typing import Any
 
 from torch import Tensor
 
-from oodshape.benchmark.perturbed_scores import BATCH, SEEN, fit_perturbation, score_perturbed, score_tensors
+from oodshape.benchmark.bench_model import BenchModel, BenchOptions, Images
 from oodshape.benchmark.spec import AUTHORS, ID_SETS, UNCROPPED, Benchmark, ModelSpec
 from oodshape.core.errors import InputError, check_trust
-from oodshape.core.options import CacheOptions, HeadOptions, ModelOptions, RunOptions, SubsetOptions, make_options
+from oodshape.core.options import HeadOptions, ModelOptions, make_options
 from oodshape.core.values import reseed
-from oodshape.features.features import Features
-from oodshape.features.proxy import SIZE, extract_tensor_proxy, proxy_features
-from oodshape.features.tensor_batches import extract_tensors
 from oodshape.images.datasets.catalog import MissingDataset, open_dataset
 from oodshape.images.decode.preprocessing import Preprocessing
 from oodshape.images.sources.image_set import ImageSet, limit_images
-from oodshape.images.sources.memory import iterate_prepared
-from oodshape.methods.detector import Detector, Method
+from oodshape.methods.detector import Method
 from oodshape.methods.registry import (
     METHODS,
     OpenOODSetting,
@@ -33,49 +26,17 @@ from oodshape.methods.registry import (
     paper_methods,
 )
 from oodshape.networks import zoo
-from oodshape.networks.classifier import Classifier, guess_family
+from oodshape.networks.classifier import guess_family
 from oodshape.networks.head import Head
+from oodshape.networks.hugging_face import PROMPT
 from oodshape.networks.loading import Model as AnyModel
 from oodshape.networks.loading import open_model, runs_named_code
 from oodshape.networks.loading import override as native_preprocessing
 from oodshape.networks.model_names import KNOWN, read_class_names
-from oodshape.networks.zero_shot import PROMPT
 
 ZOO = "zoo:"
 OPENOOD = "openood"  # its settings
 VAL = "val"  # its ID validation images among the sets of a run
-FEATURES_ONLY = "this method changes images: it needs a network and images, and got features"
-
-
-@dataclass(frozen=True, kw_only=True)
-class BenchOptions(ModelOptions, SubsetOptions, CacheOptions, RunOptions):
-    """Options of a benchmark run; `weights` is the folder that holds the weights of its networks."""
-
-    models: tuple[str, ...] = ()
-    methods: tuple[str, ...] = ()
-    seed: int = 0
-    seeds: int = 1  # how many runs, from `seed` on, where anything is random
-    resamples: int = 200
-    data: Path | None = None
-    head: str | None = None  # the layer that gives the logits, in every network; None: as each says, or found
-    any_list: bool = False  # whether lists of images need not be the published ones
-
-    @property
-    def run(self) -> RunOptions:
-        """How networks run."""
-        return make_options(RunOptions, vars(self))
-
-
-@dataclass(frozen=True, eq=False)
-class TensorSet:
-    """Prepared images: a DataLoader, or any iterable of batches of tensors."""
-
-    name: str
-    batches: Any
-    fingerprint = ""  # known once they were read
-
-
-Images = ImageSet | TensorSet | Features  # what a run reads features from
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,105 +51,6 @@ class PlannedNetwork:
     layer: HeadOptions = HeadOptions()
     classes: tuple[str, ...] = ()
     prompt: str = PROMPT
-
-
-@dataclass
-class BenchModel:
-    """A network of the benchmark, and the features of every set once they are extracted."""
-
-    spec: ModelSpec
-    family: str
-    network: Classifier | None  # None: only features were given
-    steps: Preprocessing | None  # None: images come prepared
-    sets: dict[str, Images]
-    options: BenchOptions
-    features: dict[str, Features] = field(default_factory=dict)
-    proxy: list[Features] = field(default_factory=list)  # only where a method wants one
-    uncropped: frozenset[str] = frozenset()  # the sets whose images have their final size
-
-    @property
-    def classifier(self) -> Classifier:
-        """The network, or an error where only features were given."""
-        if self.network is None:
-            raise InputError(FEATURES_ONLY)
-        return self.network
-
-    @property
-    def preprocessing(self) -> Preprocessing:
-        """How images are prepared."""
-        assert self.steps is not None
-        return self.steps
-
-    @property
-    def fingerprint(self) -> str:
-        """What identifies the network, or the head of features."""
-        return self.features["train"].head.fingerprint if self.network is None else self.network.fingerprint
-
-    def prepares(self, name: str) -> Preprocessing:
-        """How the images of a set are prepared."""
-        return replace(self.preprocessing, resize=None, crop=None) if name in self.uncropped else self.preprocessing
-
-    def image_set(self, name: str) -> ImageSet:
-        """The images of a set, or an error where it has none that can be prepared again."""
-        given = self.sets[name]
-        if isinstance(given, (TensorSet, Features)):
-            raise InputError(FEATURES_ONLY)
-        return given
-
-    def extract(self, name: str, *, proxy: bool) -> None:
-        """Extract the features of a set; with `proxy`, those of scrambled images of it too."""
-        given, options = self.sets[name], self.options
-        if isinstance(given, Features):
-            self.features[name] = given
-        elif isinstance(given, TensorSet):
-            self._extract_tensors(given, name, proxy)
-        else:
-            how = {"cache": options.cache, **vars(options.run)}
-            self.features[name] = Features.extract(self.classifier, given, self.prepares(name), **how)
-            if proxy:
-                self.proxy = proxy_features(self.classifier, given, self.preprocessing, seed=options.seed, **how)
-
-    def _extract_tensors(self, given: TensorSet, name: str, proxy: bool) -> None:
-        net, progress, cache = self.classifier, self.options.progress, self.options.cache
-        seen = extract_tensors(
-            net, given.batches, keep=SIZE if proxy else 0, cache=cache, name=given.name, progress=progress
-        )
-        head = net.head if net.head.weight.device.type == "cpu" else net.head.to("cpu")
-        self.features[name] = Features.from_tensors(seen, head)
-        if proxy and seen.shape is not None and seen.kept.ndim == 4 and seen.kept.is_floating_point():
-            identities = seen.identities[seen.kept_rows]
-            self.proxy = extract_tensor_proxy(net, seen.kept, identities, self.options.seed, progress=progress)
-
-    def learn(self, method: Method) -> Method:
-        """The method, once its step in the image has seen training images, where it wants to."""
-        if not method.perturb.learns:
-            return method
-        given, seed = self.sets["train"], self.options.seed
-        if isinstance(given, TensorSet):
-            batches = (batch for batch, _ in islice(iterate_prepared(given.batches, BATCH), -(-SEEN // BATCH)))
-            return replace(method, perturb=method.perturb.learned(self.classifier, batches))
-        images, steps = self.image_set("train"), self.prepares("train")
-        return fit_perturbation(method, self.classifier, images, steps, seed=seed, workers=self.options.workers)
-
-    def score(self, detector: Detector, name: str) -> tuple[Tensor, float | None]:
-        """The scores of a set, and the seconds they took: None where a loader is read again.
-
-        A perturbation goes back to the images.
-        """
-        start, given, options = time.perf_counter(), self.sets[name], self.options
-        if not detector.method.perturbs:
-            return detector.score(self.features[name]), time.perf_counter() - start
-        if isinstance(given, TensorSet):
-            return score_tensors(detector, self.classifier, given.batches, self.features[name].identities), None
-        scores = score_perturbed(
-            detector,
-            self.classifier,
-            self.image_set(name),
-            self.prepares(name),
-            progress=options.progress,
-            workers=options.workers,
-        )
-        return scores, time.perf_counter() - start
 
 
 def select_methods(benchmark: Benchmark, names: tuple[str, ...] = ()) -> dict[str, Method]:
@@ -291,33 +153,27 @@ def _networks(
     skipped: list[tuple[str, str]] = []
     for spec in specs:
         file = benchmark.base / Path(spec.weights).expanduser() if spec.weights else None
-        kind, _, rest = spec.name.partition(":")
-        if kind == "hf" or spec.name.lower().endswith(".pt2"):  # a folder or a file next to the benchmark's
+        name, steps = spec.name, None
+        kind, _, rest = name.partition(":")
+        if kind == "hf" or name.lower().endswith(".pt2"):  # a folder or a file next to the benchmark's
             here = benchmark.base / Path(rest or kind).expanduser()
-            name = f"{'hf:' if rest else ''}{here}" if here.exists() else spec.name
-            found[spec.title] = _named(benchmark, spec, name, file)
-            continue
-        if rest and kind != "zoo":
-            found[spec.title] = _named(benchmark, spec, spec.name, file)
-            continue
-        name = rest or kind
-        file = file or zoo.find_weights(name, options.weights)
-        if file is None and zoo.model_entry(name).id_set != "digits":
-            more = f", or name a folder that holds {spec.checkpoints}" if spec.checkpoints else ""
-            skipped.append((spec.title, zoo.weights_needed(name, options.weights) + more))
-            continue
-        paper = (spec.preprocessing or benchmark.preprocessing) == "paper"
-        steps = zoo.model_entry(name).paper if paper else None
-        found[spec.title] = replace(_named(benchmark, spec, ZOO + name, file), preprocessing=steps)
+            name = f"{'hf:' if rest else ''}{here}" if here.exists() else name
+        elif kind == "zoo" or not rest:
+            name = rest or kind
+            file = file or zoo.find_weights(name, options.weights)
+            if file is None and zoo.model_entry(name).id_set != "digits":
+                more = f", or name a folder that holds {spec.checkpoints}" if spec.checkpoints else ""
+                skipped.append((spec.title, zoo.weights_needed(name, options.weights) + more))
+                continue
+            if (spec.preprocessing or benchmark.preprocessing) == "paper":
+                steps = zoo.model_entry(name).paper
+            name = ZOO + name
+        classes = read_class_names(benchmark.base / Path(spec.classes).expanduser()) if spec.classes else ()
+        prompt = spec.prompt or PROMPT
+        found[spec.title] = PlannedNetwork(spec, name, file, steps, classes=classes, prompt=prompt)
     if not found:
         raise InputError(f"no network of {benchmark.name} has weights here; {skipped[0][0]} {skipped[0][1]}")
     return found, skipped
-
-
-def _named(benchmark: Benchmark, spec: ModelSpec, name: str, weights: Path | None) -> PlannedNetwork:
-    """The network of a spec, with the class names of its file."""
-    classes = read_class_names(benchmark.base / Path(spec.classes).expanduser()) if spec.classes else ()
-    return PlannedNetwork(spec, name, weights, classes=classes, prompt=spec.prompt or PROMPT)
 
 
 def _training_runs(spec: ModelSpec, folder: Path | None) -> list[ModelSpec]:

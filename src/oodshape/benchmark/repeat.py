@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from oodshape.benchmark.plan import BenchOptions
+from oodshape.benchmark.bench_model import BenchOptions
 from oodshape.benchmark.results import Row, RunResults
 from oodshape.benchmark.spec import Benchmark
 from oodshape.core.errors import InputError, check_trust

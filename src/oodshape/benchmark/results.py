@@ -10,7 +10,9 @@ from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import Any, Literal
+
+from pandas import DataFrame
 
 import oodshape
 from oodshape.benchmark.comparisons import Average, Ties
@@ -22,9 +24,6 @@ from oodshape.methods.describe import format_short_recipe
 from oodshape.methods.detector import Method
 from oodshape.metrics.detection import Estimate
 from oodshape.metrics.registry import METRICS, check_metrics, flatten_metrics, gather_metrics
-
-if TYPE_CHECKING:
-    from pandas import DataFrame
 
 FORMAT = 5
 LISTS = ("rows", "curves", "averages_of", "ties", "failed")
@@ -53,12 +52,7 @@ class Row:
     spreads: dict[str, float] = field(default_factory=dict)  # metric -> the standard deviation over these runs
 
     def __post_init__(self) -> None:
-        """Make every number a plain one, and refuse impossible metrics."""
-        kinds = {"int": int, "float | None": float}
-        for each in fields(self):
-            value, kind = getattr(self, each.name), kinds.get(str(each.type))
-            if kind is not None and value is not None and not isinstance(value, (str, bool)):
-                object.__setattr__(self, each.name, kind(value))
+        """Refuse impossible metrics."""
         check_fields(self)
         check_metrics(self.metrics)
         if self.id_accuracy is not None:
@@ -131,8 +125,6 @@ class RunResults:
     @property
     def frame(self) -> DataFrame:
         """A new DataFrame with one line per row, flat: a metric has the columns NAME, NAME_low and NAME_high."""
-        from pandas import DataFrame
-
         return DataFrame([row.flat() for row in self.rows])
 
     def names(self, column: Literal["model", "method", "ood", "benchmark"]) -> list[str]:
@@ -151,8 +143,6 @@ class RunResults:
         Returns:
             A column per metric, and `over`: over how many rows the means are.
         """
-        if by not in get_args(Axis):
-            raise InputError(f"by must be 'model' or 'ood', got {by!r}")
         frame = self.frame
         groups = frame[frame["group"] == group if group else slice(None)].groupby(["method", by], sort=False)
         means = groups[[name for name in METRICS if name in frame]].mean()

@@ -13,10 +13,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from oodshape.benchmark.bench_model import BenchModel, BenchOptions, Images, TensorSet
 from oodshape.benchmark.comparisons import Average, find_ties
 from oodshape.benchmark.curves import ScoreCurve
 from oodshape.benchmark.kept_scores import KeptScores
-from oodshape.benchmark.plan import BenchModel, BenchOptions, Images, Plan, TensorSet
+from oodshape.benchmark.plan import Plan
 from oodshape.benchmark.repeat import run_recipe
 from oodshape.benchmark.results import Failed, Row, RunResults, collect_provenance
 from oodshape.benchmark.spec import AUTHORS, Benchmark
@@ -109,15 +110,7 @@ def _once(prepared: Plan) -> tuple[RunResults, KeptScores]:
     said["run"] = run_recipe(benchmark, options, prepared.in_memory)
     with progress_bar("ties", None, options.progress):
         equals = list(find_ties(kept))
-    results = RunResults(
-        tuple(rows),
-        said,
-        tuple(skipped),
-        tuple(curves),
-        tuple(means),
-        tuple(equals),
-        tuple(failed),
-    )
+    results = RunResults(tuple(rows), said, tuple(skipped), tuple(curves), tuple(means), tuple(equals), tuple(failed))
     return results, kept
 
 
@@ -177,16 +170,17 @@ def _compared(
     parts = {each: model.score(detector, each) for each in (*counted, *sets)}
     inside = torch.cat([parts[each][0] for each in counted])
     outside = {ood: parts[ood][0] for ood in sets}
+    correct, accuracy = _find_correct([model.features[each] for each in counted])
     measured, means = measure(
         inside,
         outside,
-        correct=_correct([model.features[each] for each in counted]),
+        correct=correct,
         fit_seconds=fitting,
         image_seconds={ood: _mean_seconds([parts[each] for each in (*counted, ood)]) for ood in sets},
         resamples=options.resamples,
         seed=options.seed,
     )
-    title, accuracy = model.spec.title, _accuracy([model.features[each] for each in counted])
+    title = model.spec.title
     rows = [
         Row(
             benchmark=benchmark.name,
@@ -209,25 +203,15 @@ def _compared(
     return rows, curves, Average(model=title, method=name, metrics=means)
 
 
-def _accuracy(parts: Sequence[Features]) -> float | None:
-    """The share of all labelled images whose class is predicted; None where none has a label."""
-    right, known = 0, 0
-    for part in parts:
-        if part.labels is not None:
-            labelled = part.labels >= 0
-            right += int((part.predictions.cpu()[labelled] == part.labels[labelled]).sum())
-            known += int(labelled.sum())
-    return right / known if known else None
+def _find_correct(parts: Sequence[Features]) -> tuple[Any, float | None]:
+    """[n] whether the class of each image is predicted correctly, None unless all have labels; and the accuracy.
 
-
-def _correct(parts: Sequence[Features]) -> Any:
-    """[n] whether the class of each image is predicted correctly; None unless every image has a label."""
-    found = []
-    for part in parts:
-        if part.labels is None or bool((part.labels < 0).any()):
-            return None
-        found.append(part.predictions.cpu() == part.labels)
-    return torch.cat(found).numpy()
+    The accuracy is that of the images with labels; None where none has one.
+    """
+    given = [torch.full((len(part),), -1) if part.labels is None else part.labels for part in parts]
+    labels, predictions = torch.cat(given), torch.cat([part.predictions.cpu() for part in parts])
+    right, known = predictions == labels, int((labels >= 0).sum())
+    return right.numpy() if known == len(labels) else None, int(right.sum()) / known if known else None
 
 
 def _mean_seconds(parts: Sequence[tuple[Tensor, float | None]]) -> float | None:

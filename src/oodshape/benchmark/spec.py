@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import re
 import tomllib
@@ -12,7 +11,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from oodshape.core.errors import InputError
+from oodshape.core.errors import InputError, unknown
 from oodshape.core.files import one_line
 
 ID_SETS = ("imagenet", "cifar10", "cifar100")  # of the paper
@@ -144,9 +143,8 @@ class Benchmark:
             text = (files("oodshape.benchmark.specs") / f"{name_or_file}.toml").read_text(encoding="utf-8")
             return replace(cls.parse(text, where=f"benchmark {name_or_file}", base=Path.cwd()), shipped=True)
         if path.suffix != ".toml" or not path.is_file():
-            close = difflib.get_close_matches(str(name_or_file), shipped, n=1)
-            hint = f"did you mean {close[0]}?" if close else f"there are {', '.join(shipped)}, or give a .toml file"
-            raise InputError(f"no benchmark {str(name_or_file)!r}; {hint}")
+            there = f"there are {', '.join(shipped)}, or give a .toml file"
+            raise unknown("benchmark", str(name_or_file), shipped, there)
         try:
             text = path.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
@@ -176,12 +174,8 @@ class Benchmark:
             raise InputError(f"{where} is not TOML: {one_line(error)}") from None
         id_sets = ("train", "test", "val")
         inside = _table(data.pop("id", None), f"{where}: [id]", id_sets, ("train", "test"))
-        shifted = _list(data, "shifted", where) if "shifted" in data else []
-        items: dict[str, Any] = {
-            "ood": tuple(_made(OodSpec, item, f"{where}: [[ood]]") for item in _list(data, "ood", where)),
-            "models": tuple(_made(ModelSpec, item, f"{where}: [[models]]") for item in _list(data, "models", where)),
-            "shifted": tuple(_made(ShiftedSpec, item, f"{where}: [[shifted]]") for item in shifted),
-        }
+        kinds = {"ood": OodSpec, "models": ModelSpec} | ({"shifted": ShiftedSpec} if "shifted" in data else {})
+        items: dict[str, Any] = {key: _list(data, key, kind, where) for key, kind in kinds.items()}
         top = ("name", "title", "settings", "id_set", "preprocessing", "real")
         _table(data, where, top, ("name",))
         if not NAME.fullmatch(data["name"]):  # results go to a folder of this name
@@ -270,17 +264,14 @@ def hash_benchmark(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def _list(data: dict[str, Any], key: str, where: str) -> list[Any]:
+def _list(data: dict[str, Any], key: str, kind: type[Any], where: str) -> tuple[Any, ...]:
+    """The values of a kind from a list of tables."""
     items = data.pop(key, None)
     if not isinstance(items, list) or not items:
         raise InputError(f"{where}: at least one [[{key}]] is needed")
-    return items
-
-
-def _made(kind: type[Any], item: Any, where: str) -> Any:
     names = [field.name for field in fields(kind)]
     needed = [field.name for field in fields(kind) if field.default is MISSING]
-    return kind(**_table(item, where, names, needed))
+    return tuple(kind(**_table(item, f"{where}: [[{key}]]", names, needed)) for item in items)
 
 
 def _table(item: Any, where: str, names: Sequence[str], needed: Sequence[str]) -> dict[str, Any]:
@@ -289,9 +280,7 @@ def _table(item: Any, where: str, names: Sequence[str], needed: Sequence[str]) -
         raise InputError(f"{where} must be a table with {', '.join(needed)}")
     for key, value in item.items():
         if key not in names:
-            close = difflib.get_close_matches(key, names, n=1)
-            hint = f"did you mean {close[0]!r}?" if close else f"the keys are {', '.join(names)}"
-            raise InputError(f"{where} has an unknown key {key!r}; {hint}")
+            raise unknown(f"key of {where}", key, names)
         if not isinstance(value, str):
             raise InputError(f"{where}: {key} must be a string, got {value!r}")
     for key in needed:

@@ -1,7 +1,7 @@
 """The command line: `main` puts the commands together; each has a file that parses, calls and prints.
 
-`shared_options` and `method_options` have the options of several commands, `option_groups` turns typed options into
-options of a command, `terminal` prints. Nothing is computed here, and heavy imports are inside the commands, so that
+`make_command` turns a function with typed options into a command, `shared_options` has the options of several
+commands, `terminal` prints. Nothing is computed here, and heavy imports are inside the commands, so that
 `oodshape --help` is quick.
 """
 

@@ -7,64 +7,23 @@ from typing import Annotated
 
 import typer
 
-from oodshape.cli.data import PANEL, YesOption
-from oodshape.cli.method_options import Compared, Settings
-from oodshape.cli.shared_options import check_inputs, words
+from oodshape.cli.shared_options import Compared, Settings, check_inputs, words
 from oodshape.cli.terminal import console, is_quiet, say, show_line
-
-CHANCE, OPENOOD = "Randomness", "OpenOOD"  # panels of the help
 
 
 def bench(
     *,
-    benchmark: Annotated[
-        str, typer.Argument(metavar="NAME|FILE", help="A benchmark that comes with oodshape, or a TOML file.")
-    ] = "digits",
+    benchmark: Annotated[str, typer.Argument(metavar="NAME|FILE")] = "digits",
     compared: Compared,
-    methods: Annotated[
-        str, typer.Option(help="Only these methods, separated by commas; package.module:Name for your own.")
-    ] = "",
-    seed: Annotated[int, typer.Option(min=0, help="The seed of every random choice.", rich_help_panel=CHANCE)] = 0,
-    seeds: Annotated[
-        int,
-        typer.Option(
-            min=1,
-            help="Repeat random methods with N seeds; report means and spread. With --limit, each seed draws other "
-            "images and extracts their features.",
-            rich_help_panel=CHANCE,
-        ),
-    ] = 1,
-    out: Annotated[
-        Path | None, typer.Option(help="The folder for results and page \\[default: oodshape-results/NAME].")
-    ] = None,
-    settings: Annotated[
-        Settings | None,
-        typer.Option(
-            metavar="KIND",
-            help="Hyperparameters: general, the paper's for an ID set (imagenet, cifar10, cifar100), authors-code, or "
-            "openood, also with OpenOOD's fitting sets \\[default: the benchmark's].",
-            rich_help_panel=OPENOOD,
-        ),
-    ] = None,
-    full_spectrum: Annotated[
-        bool,
-        typer.Option(
-            "--full-spectrum",
-            help="Count shifted ID images as ID: those of ImageNet-V2, -C and -R, or CIFAR-10-C.",
-            rich_help_panel=OPENOOD,
-        ),
-    ] = False,
-    other_lists: Annotated[
-        bool,
-        typer.Option(
-            "--other-lists", help="Accept lists of images that differ from the published ones.", rich_help_panel=OPENOOD
-        ),
-    ] = False,
-    download: Annotated[
-        bool,
-        typer.Option("--download", help="First download the data and weights that are missing.", rich_help_panel=PANEL),
-    ] = False,
-    yes: YesOption = False,
+    methods: str = "",
+    seed: Annotated[int, typer.Option(min=0)] = 0,
+    seeds: Annotated[int, typer.Option(min=1)] = 1,
+    out: Path | None = None,
+    settings: Settings | None = None,
+    full_spectrum: bool = False,
+    other_lists: bool = False,
+    download: bool = False,
+    yes: bool = False,
 ) -> None:
     """Compare OOD detection methods on networks and data sets.
 
@@ -72,24 +31,32 @@ def bench(
     nothing to download; --download gets what other benchmarks need. It prints a table and writes
     results.csv, results.json, table.md, table.tex and report.html. `oodshape report` makes other tables. A method that
     fails does not end the run: its row says so, the other results are written, and the exit status is 1.
+
+    Args:
+        benchmark: A benchmark that comes with oodshape, or a TOML file.
+        methods: Only these methods, separated by commas; package.module:Name for your own.
+        seed: The seed of every random choice.
+        seeds: Repeat random methods with N seeds; report means and spread. With --limit, each seed draws other images
+            and extracts their features.
+        out: The folder for results and page [default: oodshape-results/NAME].
+        settings: Hyperparameters: general, the paper's for an ID set (imagenet, cifar10, cifar100), authors-code, or
+            openood, also with OpenOOD's fitting sets [default: the benchmark's].
+        full_spectrum: Count shifted ID images as ID: those of ImageNet-V2, -C and -R, or CIFAR-10-C.
+        other_lists: Accept lists of images that differ from the published ones.
+        download: First download the data and weights that are missing.
+        yes: Download without asking.
     """
     from oodshape.benchmark.spec import Benchmark
 
     chosen = Benchmark.load(benchmark)
     for each in words(methods):
         check_inputs(method=each)
-    from oodshape.benchmark.plan import BenchOptions  # torch: after the names were checked
+    from oodshape.benchmark.bench_model import BenchOptions  # torch: after the names were checked
     from oodshape.report.benchmark_files import print_report, write_benchmark
 
     chosen = chosen.full_spectrum() if full_spectrum else chosen
     chosen = chosen.with_settings(settings) if settings else chosen
-    options = BenchOptions(
-        **compared.as_kwargs(),
-        seed=seed,
-        seeds=seeds,
-        methods=words(methods),
-        any_list=other_lists,
-    )
+    options = BenchOptions(**compared.as_kwargs(), seed=seed, seeds=seeds, methods=words(methods), any_list=other_lists)
     folder = out or Path("oodshape-results") / chosen.name
     if options.limit is not None and options.seeds > 1:
         say(f"--limit draws other images with each seed: features are extracted {options.seeds} times", err=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json as encoder
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -10,7 +9,6 @@ from typing import Annotated
 import typer
 
 from oodshape.cli.shared_options import (
-    IMAGES,
     ON_ANY_DEVICE,
     JsonOption,
     ProviderOption,
@@ -18,7 +16,7 @@ from oodshape.cli.shared_options import (
     check_inputs,
     resolve_device,
 )
-from oodshape.cli.terminal import say, show_progress, warnings_as_lines
+from oodshape.cli.terminal import say, show_json, show_progress, warnings_as_lines
 from oodshape.core.errors import InputError
 from oodshape.core.files import check_writable
 from oodshape.core.options import CacheOptions, ImageOptions, ModelOptions, RunOptions
@@ -28,28 +26,14 @@ UNKNOWN = "the guarantee holds only if neither the training of the network nor `
 
 def calibrate(
     *,
-    guard: Annotated[Path, typer.Argument(metavar="GUARD", help="The guard: a file that fit or export wrote.")],
-    images: Annotated[
-        str | None, typer.Option(help=f"The calibration set: images that the network was NOT trained on: {IMAGES}.")
-    ] = None,
-    alpha: Annotated[
-        float | None, typer.Option(help="Bound on the expected false rejection rate \\[default: as before].")
-    ] = None,
-    per_class: Annotated[
-        bool | None,
-        typer.Option(
-            "--per-class/--one-threshold", help="One threshold per predicted class, or one for all; as before."
-        ),
-    ] = None,
-    model: Annotated[
-        str | None,
-        typer.Option(
-            help="The guard's network, as given to fit; not needed for zoo:NAME.", rich_help_panel=ModelOptions.panel
-        ),
-    ] = None,
+    guard: Annotated[Path, typer.Argument(metavar="GUARD")],
+    images: str | None = None,
+    alpha: float | None = None,
+    per_class: Annotated[bool | None, typer.Option("--per-class/--one-threshold")] = None,
+    model: str | None = None,
     opening: ModelOptions = ON_ANY_DEVICE,
     provider: ProviderOption = "CPU",
-    out: Annotated[Path | None, typer.Option(help="The file to write \\[default: the same file].")] = None,
+    out: Path | None = None,
     reading: ImageOptions,
     keeping: CacheOptions,
     running: RunOptions,
@@ -60,6 +44,14 @@ def calibrate(
     Without --images the previous calibration scores are used, and no network is needed. An exported file (.onnx) is
     calibrated by its own scores, on --provider, without torch and without a model. Exported files and watch states
     keep their old threshold: calibrate or export the file again, and start a new state.
+
+    Args:
+        guard: The guard: a file that fit or export wrote.
+        images: The calibration set: images that the network was NOT trained on: {IMAGES}.
+        alpha: Bound on the expected false rejection rate [default: as before].
+        per_class: One threshold per predicted class, or one for all; as before.
+        model: The guard's network, as given to fit; not needed for zoo:NAME.
+        out: The file to write [default: the same file].
     """
     out = guard if out is None else out
     check_writable(out)
@@ -69,7 +61,18 @@ def calibrate(
                 "an exported file holds its network, and its kind of threshold is fixed: leave --model, "
                 "--per-class and --one-threshold out"
             )
-        return _calibrate_exported(guard, out, images, alpha, provider, reading, running, json)
+        from oodshape.guard.export.guarded_file import GuardedFile
+        from oodshape.guard.export.recalibrate import recalibrate
+        from oodshape.images.sources.open_images import in_column
+
+        check_inputs(images, alpha=alpha)
+        run = replace(running, progress=show_progress(json))
+        made = recalibrate(GuardedFile(guard, provider=provider), out, in_column(images, reading.column), alpha, run)
+        if json:
+            show_json(vars(made) | {"out": str(out)})
+            return
+        say(*made.lines(), *([] if images is None else [UNKNOWN]), f"guard: {out}")
+        return
     check_inputs(images, guard=guard, model=model, opening=opening, alpha=alpha)
     from oodshape.guard.describe import GuardContents, describe_classes, facts
     from oodshape.guard.guard import Guard
@@ -88,7 +91,7 @@ def calibrate(
         )
     after.save(out)
     if json:
-        typer.echo(encoder.dumps(facts(after)))
+        show_json(facts(after))
         return
     was, now = (GuardContents.of(each).threshold_text for each in (before, after))
     say(f"threshold: {now}, before {was}")
@@ -98,28 +101,3 @@ def calibrate(
     if images is not None:
         say(UNKNOWN)
     say(f"guard: {out}")
-
-
-def _calibrate_exported(
-    file: Path,
-    out: Path,
-    images: str | None,
-    alpha: float | None,
-    provider: str,
-    reading: ImageOptions,
-    running: RunOptions,
-    json: bool,
-) -> None:
-    from oodshape.guard.export.guarded_file import GuardedFile
-    from oodshape.guard.export.recalibrate import recalibrate
-    from oodshape.images.sources.open_images import in_column
-
-    check_inputs(images, alpha=alpha)
-    guarded = GuardedFile(file, provider=provider)
-    run = replace(running, progress=show_progress(json))
-    made = recalibrate(guarded, out, in_column(images, reading.column), alpha, run)
-    if json:
-        typer.echo(encoder.dumps(vars(made) | {"out": str(out)}))
-        return
-    for line in [*made.lines(), *([] if images is None else [UNKNOWN]), f"guard: {out}"]:
-        say(line)

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import json as encoder
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
 from oodshape.cli.shared_options import (
-    IMAGES,
     ON_ANY_DEVICE,
     GuardOption,
     JsonOption,
@@ -17,7 +14,7 @@ from oodshape.cli.shared_options import (
     check_inputs,
     resolve_device,
 )
-from oodshape.cli.terminal import UNREADABLE, command_line, console, say, show_progress, warnings_as_lines
+from oodshape.cli.terminal import UNREADABLE, command_line, console, say, show_json, show_progress, warnings_as_lines
 from oodshape.core.files import check_writable
 from oodshape.core.options import ImageOptions, ModelOptions, RunOptions, SubsetOptions
 
@@ -27,16 +24,21 @@ def check(
     guard: GuardOption,
     model: ModelOption,
     opening: ModelOptions = ON_ANY_DEVICE,
-    id: Annotated[str, typer.Option(help=f"Images that the network should accept: {IMAGES}.")],
-    ood: Annotated[list[str], typer.Option(help="Images that it should reject; may be given several times.")],
-    out: Annotated[Path | None, typer.Option(help="The page to write, such as check.html.")] = None,
+    id: str,
+    ood: list[str],
+    out: Path | None = None,
     reading: ImageOptions,
     subset: SubsetOptions,
     running: RunOptions,
     json: JsonOption = False,
 ) -> None:
-    """Check a guard on images of your own: how many of each set it accepts, next to the MSP baseline."""
+    """Check a guard on images of your own: how many of each set it accepts, next to the MSP baseline.
 
+    Args:
+        id: Images that the network should accept: {IMAGES}.
+        ood: Images that it should reject; may be given several times.
+        out: The page to write, such as check.html.
+    """
     check_writable(out)
     check_inputs(id, *ood, guard=guard, model=model, opening=opening)
     from oodshape.core.columns import print_columns
@@ -56,14 +58,9 @@ def check(
     if out is not None:
         write_check_page(found, out, source, Origin(command_line(), str(guard)))
     if json:
-        said = {
-            "rejected_id": found.rejected,
-            "guaranteed": found.guaranteed,
-            "used_id": found.used,
-            "sets": found.rows(),
-        }
+        said = {"rejected_id": found.rejected, "guaranteed": found.guaranteed, "used_id": found.used}
         sanity = None if fitted.about.sanity is None else fitted.about.sanity.accepted(fitted.detector)
-        typer.echo(encoder.dumps(said | {"unreadable": found.unreadable, "sanity": sanity}))
+        show_json(said | {"sets": found.rows(), "unreadable": found.unreadable, "sanity": sanity})
     else:
         print_columns(HEAD, check_rows(found), console())
         say(NOTE)

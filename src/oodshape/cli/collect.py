@@ -9,8 +9,6 @@ from typing import Annotated
 import typer
 
 from oodshape.cli.shared_options import (
-    IMAGES,
-    METHOD,
     ON_ANY_DEVICE,
     ModelOption,
     PreprocessingOption,
@@ -30,19 +28,11 @@ def collect(
     model: ModelOption,
     opening: ModelOptions = ON_ANY_DEVICE,
     layer: HeadOptions,
-    images: Annotated[str, typer.Option(help=f"Images like those it was trained on: {IMAGES}.")],
-    out: Annotated[Path, typer.Option(help="The file to write, such as part-03.safetensors.")],
+    images: str,
+    out: Path,
     shard: ShardOption = "1/1",
-    method: Annotated[
-        str,
-        typer.Option(
-            help="The method that fit will use; auto collects what all methods need.",
-            rich_help_panel=METHOD,
-        ),
-    ] = "auto",
-    hold_out: Annotated[
-        bool, typer.Option("--hold-out", help="Keep a fifth of the images to set the threshold: fit needs no others.")
-    ] = False,
+    method: str = "auto",
+    hold_out: bool = False,
     preprocessing: PreprocessingOption = "",
     reading: ImageOptions,
     subset: SubsetOptions,
@@ -53,6 +43,12 @@ def collect(
 
     The size of a part does not grow with its images. All parts of a fit take the same options except --shard. With
     --cache, the same command continues a collection that was stopped.
+
+    Args:
+        images: Images like those it was trained on: {IMAGES}.
+        out: The file to write, such as part-03.safetensors.
+        method: The method that fit will use; auto collects what all methods need.
+        hold_out: Keep a fifth of the images to set the threshold: fit needs no others.
     """
     check_writable(out)
     check_inputs(images, model=model, opening=opening, method=method)
@@ -88,10 +84,15 @@ def collect(
 
 def merge(
     *,
-    files: Annotated[list[Path], typer.Argument(metavar="FILE", help="The files of `oodshape score --shard`.")],
-    out: Annotated[Path, typer.Option(help="scores.csv, .jsonl or .parquet.")],
+    files: Annotated[list[Path], typer.Argument(metavar="FILE")],
+    out: Path,
 ) -> None:
-    """Merge the scores of all shards into the file that one machine would have written."""
+    """Merge the scores of all shards into the file that one machine would have written.
+
+    Args:
+        files: The files of `oodshape score --shard`.
+        out: scores.csv, .jsonl or .parquet.
+    """
     from oodshape.core.files import replacing
     from oodshape.guard.scoring.score_formats import RowCounter, find_writer, merge_shards
 
@@ -101,5 +102,4 @@ def merge(
     counter = RowCounter(rows)
     with replacing(out) as temporary:
         write(temporary, counter, named, "")
-    for line in [*counter.tally.lines(), f"wrote {out}"]:
-        say(line)
+    say(*counter.tally.lines(), f"wrote {out}")

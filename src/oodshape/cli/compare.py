@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
-
-from oodshape.cli.method_options import ColumnsOption, ResultsArgument
-from oodshape.cli.shared_options import words
+from oodshape.cli.shared_options import ColumnsOption, ResultsArgument, words
 from oodshape.cli.terminal import console, say
 
 if TYPE_CHECKING:
@@ -18,9 +15,7 @@ HEAD = ("network", "OOD set", "metric", "first", "second", "difference", "95 % i
 
 def compare(
     results: ResultsArgument,
-    methods: Annotated[
-        str, typer.Option(help="Two methods, a,b: how much better a is. Without it: which are tied with the best.")
-    ] = "",
+    methods: str = "",
     columns: ColumnsOption = "",
 ) -> None:
     """Test whether one method is better than another on the images of a run.
@@ -29,6 +24,9 @@ def compare(
     means over OOD sets by a bootstrap that draws the ID images once for all sets. Without --methods, every method is
     compared with the best by mean AUROC; tied are those whose p-value, corrected over all pairs of methods, is at
     least 0.05. After a run with --seeds, the scores of the first seed are compared.
+
+    Args:
+        methods: Two methods, a,b: how much better a is. Without it: which are tied with the best.
     """
     from oodshape.benchmark.comparisons import compare_pair
     from oodshape.benchmark.kept_scores import KeptScores

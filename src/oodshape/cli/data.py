@@ -22,43 +22,27 @@ if TYPE_CHECKING:
 
 MB = 10**6
 Wanted = dict[Download, Path]  # published files, each with the folder of data or of weights that it goes into
-PANEL = "Downloads"
-YesOption = Annotated[bool, typer.Option("--yes", help="Download without asking.", rich_help_panel=PANEL)]
 
 
 def data(
     *,
-    names: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="BENCHMARK|get NAME",
-            help="List the sets of a benchmark \\[default: a line per benchmark], or download what a benchmark, a data "
-            "set or a network needs.",
-        ),
-    ] = None,
+    names: Annotated[list[str] | None, typer.Argument(metavar="BENCHMARK|get NAME")] = None,
     data: DataOption = None,
-    weights: Annotated[
-        Path | None,
-        typer.Option(
-            envvar="OODSHAPE_WEIGHTS",
-            help="Also download the weights of the networks, into this folder.",
-            rich_help_panel=PANEL,
-        ),
-    ] = None,
-    yes: YesOption = False,
-    unverified: Annotated[
-        bool,
-        typer.Option(
-            "--unverified",
-            help="Also download files whose checksum is not published; their digest is printed.",
-            rich_help_panel=PANEL,
-        ),
-    ] = False,
+    weights: Annotated[Path | None, typer.Option(envvar="OODSHAPE_WEIGHTS", rich_help_panel="Downloads")] = None,
+    yes: bool = False,
+    unverified: bool = False,
 ) -> None:
     """List the data sets of the benchmarks: present, missing, and where to get them. `data get` downloads.
 
     A download is verified by size and checksum, resumed after a break, and unpacked at the place where benchmarks look
     for it. Nothing is downloaded twice. With --offline only the files in DATA/downloads are used.
+
+    Args:
+        names: List the sets of a benchmark [default: a line per benchmark], or download what a benchmark, a data set or
+            a network needs.
+        weights: Also download the weights of the networks, into this folder.
+        yes: Download without asking.
+        unverified: Also download files whose checksum is not published; their digest is printed.
     """
     chosen = names or []
     if chosen[:1] == ["get"]:
@@ -77,14 +61,6 @@ def data(
         sys.stderr.write("no data folder was named: --data DIR or OODSHAPE_DATA\n")
 
 
-def _states(root: Path | None, benchmark: str) -> list[DatasetStatus]:
-    if benchmark not in CATALOG:
-        raise unknown("benchmark", benchmark, CATALOG)
-    if root is not None:
-        return list_status(root, benchmark)
-    return [DatasetStatus(benchmark, role, entry, "missing") for role, entry in CATALOG[benchmark]]
-
-
 def overview(root: Path | None) -> Iterator[str]:
     """A line per benchmark: how many sets are there, how many are missing, and the size of these."""
     yield f"{'benchmark':<20} {'present':>7} {'missing':>7}  size of the missing files"
@@ -99,8 +75,11 @@ def overview(root: Path | None) -> Iterator[str]:
 
 def describe(root: Path | None, benchmark: str) -> Iterator[str]:
     """A block per set: its state, and for what is missing each address and path on a line of its own."""
+    if benchmark not in CATALOG:
+        raise unknown("benchmark", benchmark, CATALOG)
+    missing = [DatasetStatus(benchmark, role, entry, "missing") for role, entry in CATALOG[benchmark]]
     shown = set[Download]()
-    for row in _states(root, benchmark):
+    for row in missing if root is None else list_status(root, benchmark):
         expected = "unknown" if row.entry.images is None else f"{row.entry.images:,}"
         yield f"{row.entry.name} ({row.role}): {row.state}, {row.images or 0:,} images of {expected}"
         yield from _wrap_text(row.reason)
@@ -209,19 +188,16 @@ def get(wanted: Wanted, *, yes: bool, unverified: bool) -> None:
     if not wanted:
         typer.echo("nothing to download: all files are there")
     if [source for source in todo if source not in ready] and not yes:
-        _ask(f"Download {len(todo)} files, {_size(todo)}?")
+        question = f"Download {len(todo)} files, {_size(todo)}?"
+        if not sys.stdin.isatty():
+            raise InputError(f"{question} Standard input is no terminal that could answer: add --yes")
+        typer.confirm(question, abort=True)
     errors = [f"{', '.join(source.file for source in refused)}: {why}"] if refused else []
     errors = _obtain_all(todo, unverified) + errors
     for error in errors[:-1]:
         typer.echo(f"error: {error}", err=True)
     if errors:
         raise InputError(errors[-1])
-
-
-def _ask(question: str) -> None:
-    if not sys.stdin.isatty():
-        raise InputError(f"{question} Standard input is no terminal that could answer: add --yes")
-    typer.confirm(question, abort=True)
 
 
 def _obtain_all(todo: Wanted, unverified: bool) -> list[str]:

@@ -13,27 +13,24 @@ from oodshape.core.files import check_writable
 
 
 def decide(
-    scores: Annotated[str, typer.Argument(metavar="SCORES", help="The finished CSV, JSON lines or Parquet of score.")],
-    fdr: Annotated[
-        float, typer.Option(help="The expected fraction of in-distribution images among those flagged.")
-    ] = 0.1,
-    storey: Annotated[
-        bool,
-        typer.Option("--storey", help="Estimate how many images are in-distribution: flags more if many are OOD."),
-    ] = False,
-    guard: Annotated[
-        Path | None, typer.Option(help="The guard that scored them: it must match; it holds the calibration set size.")
-    ] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(help="All rows with a column flagged: .csv, .jsonl or .parquet \\[default: flagged rows as CSV]."),
-    ] = None,
+    scores: Annotated[str, typer.Argument(metavar="SCORES")],
+    fdr: float = 0.1,
+    storey: bool = False,
+    guard: Path | None = None,
+    out: Path | None = None,
 ) -> None:
     """Flag OOD images of a finished set together, with an expected false discovery rate of at most --fdr.
 
     The threshold of `score` bounds the fraction of in-distribution images that are rejected. If few images are OOD,
     most of the rejected ones may still be in-distribution. This command bounds the fraction of these among the flagged
     images: Benjamini-Hochberg on the p-values of all images.
+
+    Args:
+        scores: The finished CSV, JSON lines or Parquet of score.
+        fdr: The expected fraction of in-distribution images among those flagged.
+        storey: Estimate how many images are in-distribution: flags more if many are OOD.
+        guard: The guard that scored them: it must match; it holds the calibration set size.
+        out: All rows with a column flagged: .csv, .jsonl or .parquet [default: flagged rows as CSV].
     """
     from oodshape.core.files import any_names
     from oodshape.guard.scoring.decide import Calibration, decide_scores, write_decisions
@@ -46,5 +43,4 @@ def decide(
         write_decisions(found, out)
     else:
         write_csv((row for row in found.table() if row["flagged"]), any_names(sys.stdout))
-    for line in [*found.lines(), *([f"wrote {out}"] if out is not None else [])]:
-        say(line, err=out is None)
+    say(*found.lines(), *([f"wrote {out}"] if out is not None else []), err=out is None)

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
 
-import typer
-
-from oodshape.cli.shared_options import IMAGES, ON_ANY_DEVICE, GuardOption, ModelOption, check_inputs, resolve_device
+from oodshape.cli.shared_options import ON_ANY_DEVICE, GuardOption, ModelOption, check_inputs, resolve_device
 from oodshape.cli.terminal import say, show_progress
 from oodshape.core.files import check_writable
 from oodshape.core.options import ModelOptions
@@ -18,13 +15,17 @@ def export(
     guard: GuardOption,
     model: ModelOption,
     opening: ModelOptions = ON_ANY_DEVICE,
-    out: Annotated[Path, typer.Option(help="The file to write, such as guarded.onnx.")],
-    images: Annotated[str | None, typer.Option(help=f"To compare on \\[default: synthetic ones]: {IMAGES}.")] = None,
+    out: Path,
+    images: str | None = None,
 ) -> None:
     """Write network and guard as one ONNX file: images -> logits, score, accepted.
 
     The threshold is an input with a default. Before the file is written the graph runs in onnxruntime and is compared
     with torch; if they disagree, no file is written. Needs the extra: pip install 'oodshape\\[onnx]'.
+
+    Args:
+        out: The file to write, such as guarded.onnx.
+        images: To compare on [default: synthetic ones]: {IMAGES}.
     """
     check_writable(out)
     check_inputs(images, guard=guard, model=model, opening=opening)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json as encoder
 import shlex
 from dataclasses import replace
 from pathlib import Path
@@ -11,8 +10,6 @@ from typing import Annotated, Any
 import typer
 
 from oodshape.cli.shared_options import (
-    IMAGES,
-    METHOD,
     ON_ANY_DEVICE,
     EngineOption,
     JsonOption,
@@ -20,12 +17,11 @@ from oodshape.cli.shared_options import (
     PreprocessingOption,
     cache_folder,
     check_inputs,
-    model_words,
     parse_preprocessing,
     ray_pool,
     resolve_device,
 )
-from oodshape.cli.terminal import is_quiet, say, show_progress, warnings_as_lines
+from oodshape.cli.terminal import is_quiet, say, show_json, show_progress, warnings_as_lines
 from oodshape.core.errors import InputError
 from oodshape.core.files import check_writable
 from oodshape.core.options import CacheOptions, HeadOptions, ImageOptions, ModelOptions, RunOptions, SubsetOptions
@@ -37,38 +33,15 @@ def fit(
     model: ModelOption,
     opening: ModelOptions = ON_ANY_DEVICE,
     layer: HeadOptions,
-    images: Annotated[str | None, typer.Option(help=f"Images like those it was trained on: {IMAGES}.")] = None,
-    parts: Annotated[
-        list[str] | None,
-        typer.Option(metavar="FILES", help="In place of --images: files of `oodshape collect`, or a quoted glob."),
-    ] = None,
-    out: Annotated[Path, typer.Option(help="The file to write, such as guard.safetensors.")],
-    calibrate: Annotated[
-        str | None, typer.Option(help="The calibration set: images that the network was NOT trained on.")
-    ] = None,
-    method: Annotated[
-        str,
-        typer.Option(
-            help="A method of `oodshape methods`, or package.module:Name; auto selects and fuses several.",
-            rich_help_panel=METHOD,
-        ),
-    ] = "auto",
-    alpha: Annotated[
-        float, typer.Option(help="Bound on the expected false rejection rate.", rich_help_panel=METHOD)
-    ] = 0.05,
-    per_class: Annotated[
-        bool, typer.Option("--per-class", help="Calibrate one threshold per predicted class.", rich_help_panel=METHOD)
-    ] = False,
-    classes: Annotated[
-        Path | None,
-        typer.Option(
-            help="Class names, one per line \\[default: the class folders' names, if they fit]. CLIP and SigLIP "
-            "need them."
-        ),
-    ] = None,
-    prompt: Annotated[
-        str, typer.Option(help="For CLIP and SigLIP: the prompt; {} is replaced by the class name.")
-    ] = "a photo of a {}.",
+    images: str | None = None,
+    parts: Annotated[list[str] | None, typer.Option(metavar="FILES")] = None,
+    out: Path,
+    calibrate: str | None = None,
+    method: str = "auto",
+    alpha: float = 0.05,
+    per_class: bool = False,
+    classes: Path | None = None,
+    prompt: str = "a photo of a {}.",
     preprocessing: PreprocessingOption = "",
     reading: ImageOptions,
     subset: SubsetOptions,
@@ -80,10 +53,22 @@ def fit(
     """Fit a guard to a network: select a detector without OOD data, calibrate the threshold, report the guarantee.
 
     The guarantee needs --calibrate: the expected false rejection rate on images like these is at most --alpha.
+
+    Args:
+        images: Images like those it was trained on: {IMAGES}.
+        parts: In place of --images: files of `oodshape collect`, or a quoted glob.
+        out: The file to write, such as guard.safetensors.
+        calibrate: The calibration set: images that the network was NOT trained on.
+        method: A method of `oodshape methods`, or package.module:Name; auto selects and fuses several.
+        alpha: Bound on the expected false rejection rate.
+        per_class: Calibrate one threshold per predicted class.
+        classes: Class names, one per line [default: the class folders' names, if they fit]. CLIP and SigLIP need them.
+        prompt: For CLIP and SigLIP: the prompt; {} is replaced by the class name.
     """
     check_writable(out)
     check_inputs(images, calibrate, model=model, opening=opening, method=method, alpha=alpha)
     settings, upright = parse_preprocessing(preprocessing)
+    pool = ray_pool(engine)
     from oodshape.guard.describe import describe_classes, describe_preprocessing, describe_selection, facts
     from oodshape.guard.guard import Guard
     from oodshape.images.sources.open_images import describe_skipped, in_column
@@ -91,7 +76,6 @@ def fit(
     from oodshape.networks.loading import open_model, override
     from oodshape.networks.model_names import read_class_names
 
-    pool = ray_pool(engine)
     lines: list[str] = []  # what an engine reports
     with warnings_as_lines():
         where = resolve_device(opening)
@@ -120,13 +104,11 @@ def fit(
             guard = Guard.fit(source, cache=cache_folder(keeping.cache), **options, **vars(reading), **vars(run))
     guard.save(out)
     if json:
-        typer.echo(encoder.dumps(facts(guard)))
+        show_json(facts(guard))
         return
-    for line in [*lines, *describe_selection(guard)]:
-        say(line)
+    say(*lines, *describe_selection(guard))
     say(f"preprocessing: {describe_preprocessing(guard.about.preprocessing)}")
-    for line in [*describe_skipped(images), *describe_skipped(calibrate)]:
-        say(line)
+    say(*describe_skipped(images), *describe_skipped(calibrate))
     if guard.detector.groups is not None:
         say(describe_classes(guard))
     say(f"guarantee: {guard.guarantee}")
@@ -135,7 +117,9 @@ def fit(
     if calibrate is None:
         say("for a guarantee, give --calibrate images that the network was not trained on")
     say(f"guard: {out}")
-    words = ["--guard", str(out), *model_words(model, opening)]
+    words = ["--guard", str(out), "--model", model]
+    words += [] if opening.weights is None else ["--weights", str(opening.weights)]
+    words += ["--trust-code"] if opening.trust_code else []
     words += [] if opening.device == AUTO else ["--device", str(opening.device)]
     words += ["--images", "FOLDER", "--out", "scores.csv"]
     if not is_quiet():

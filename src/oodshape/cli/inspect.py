@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-import json as encoder
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from oodshape.cli.shared_options import JsonOption
-from oodshape.cli.terminal import say
+from oodshape.cli.terminal import say, show_json
 
 
 def inspect(
-    guard: Annotated[Path, typer.Argument(metavar="GUARD", help="A file that fit or export wrote.")],
+    guard: Annotated[Path, typer.Argument(metavar="GUARD")],
     json: JsonOption = False,
 ) -> None:
-    """Show what a guard contains: method, threshold, guarantee, preprocessing, network, classes."""
+    """Show what a guard contains: method, threshold, guarantee, preprocessing, network, classes.
+
+    Args:
+        guard: A file that fit or export wrote.
+    """
     from oodshape.core import files
     from oodshape.core.files import reading
     from oodshape.guard.describe import GuardContents, facts, lines
@@ -31,7 +34,7 @@ def inspect(
             found, width = facts(contents), 14
             rows = list(lines(contents))
     if json:
-        typer.echo(encoder.dumps(found))
+        show_json(found)
         return
     for what, value in rows:
         say(f"{what:<{width}} {value}", indent=width + 1)

@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from oodshape.cli.option_groups import GLOBAL, Command, Group, flat
+from oodshape.cli.make_command import Command, Group, make_command
 from oodshape.cli.terminal import set_quiet, show_line
 from oodshape.core.errors import InputError, missing_extra
 from oodshape.core.machine import OFFLINE, is_offline
@@ -39,26 +39,21 @@ def make_app(commands: Iterable[str] = COMMANDS) -> typer.Typer:
         help="Detect out-of-distribution (OOD) images with a trained image classifier.\n\n"
         "Start with `oodshape fit`, then `oodshape check` and `oodshape score`. Without data: `oodshape bench`.",
     )
-    app.callback()(common)
+    app.callback()(make_command(common))
     for name in commands:
         module = import_module(f"oodshape.cli.{MODULES.get(name, name)}")
-        app.command(cls=Command, rich_help_panel=COMMANDS[name])(flat(getattr(module, name)))
+        app.command(cls=Command, rich_help_panel=COMMANDS[name])(make_command(getattr(module, name)))
     return app
 
 
 def find_command(words: Iterable[str]) -> str | None:
-    """Return the command that some words begin with, after options of the program; None where it is not known.
+    """Return the command that some words begin with, after flags of the program; None where it is not known.
 
-    >>> find_command(["--limits", "pixels=9", "-q", "fit", "--help"]), find_command(["--help"])
+    >>> find_command(["--limits=pixels=9", "-q", "fit", "--help"]), find_command(["--help"])
     ('fit', None)
     """
-    rest = iter(words)
-    for word in rest:
-        if GLOBAL.get(word.partition("=")[0]) is None:
-            return word if word in COMMANDS else None
-        if GLOBAL[word.partition("=")[0]] and "=" not in word:
-            next(rest, None)
-    return None
+    first = next((word for word in words if not word.startswith("-")), None)
+    return first if first in COMMANDS else None
 
 
 def main() -> None:
@@ -72,11 +67,8 @@ def main() -> None:
             make_app(COMMANDS if command is None else [command])()
         finally:
             sys.stdout.flush()  # what cannot be written is an error of this command, not of the interpreter
-    except ModuleNotFoundError as error:
-        show_line(f"error: {missing_extra(error)}")
-        sys.exit(2)
-    except InputError as error:
-        show_line(f"error: {error}")
+    except (ModuleNotFoundError, InputError) as error:
+        show_line(f"error: {missing_extra(error) if isinstance(error, ModuleNotFoundError) else error}")
         sys.exit(2)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # the interpreter flushes once more
@@ -105,23 +97,19 @@ def _version(asked: bool) -> None:
 def common(
     context: typer.Context,
     *,
-    version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and stop.")
-    ] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but results and errors.")] = False,
-    offline: Annotated[
-        bool, typer.Option("--offline", help="Never use the network; OODSHAPE_OFFLINE=1 does the same.")
-    ] = False,
-    limits: Annotated[
-        str,
-        typer.Option(
-            envvar="OODSHAPE_LIMITS",
-            metavar="LIMITS",
-            help="The largest files to read \\[default: pixels=48M,aspect=100,inflated=256M; K, M, G: powers of 1024].",
-        ),
-    ] = "",
+    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True)] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q")] = False,
+    offline: bool = False,
+    limits: Annotated[str, typer.Option(envvar="OODSHAPE_LIMITS", metavar="LIMITS")] = "",
 ) -> None:
-    """Options that stand before a command."""
+    """Options that stand before a command.
+
+    Args:
+        version: Print the version and stop.
+        quiet: Print nothing but results and errors.
+        offline: Never use the network; OODSHAPE_OFFLINE=1 does the same.
+        limits: The largest files to read [default: pixels=48M,aspect=100,inflated=256M; K, M, G: powers of 1024].
+    """
     set_quiet(quiet)
     if offline and not is_offline():
         os.environ[OFFLINE] = "1"  # processes that are started have it too

@@ -9,13 +9,12 @@ import typer
 from oodshape.cli.terminal import console
 
 
-def methods(
-    name: Annotated[
-        str | None,
-        typer.Argument(metavar="NAME", help="Describe this method, or package.module:Name of yours."),
-    ] = None,
-) -> None:
-    """List the methods, or describe one: summary, needs, failures, settings, deviations, paper and code."""
+def methods(name: Annotated[str | None, typer.Argument(metavar="NAME")] = None) -> None:
+    """List the methods, or describe one: summary, needs, failures, settings, deviations, paper and code.
+
+    Args:
+        name: Describe this method, or package.module:Name of yours.
+    """
     from oodshape.core.columns import print_columns
     from oodshape.methods.describe import describe_method, method_rows
 

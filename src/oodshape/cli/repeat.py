@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
-from oodshape.cli.method_options import ResultsArgument
-from oodshape.cli.shared_options import DataOption, resolve_device
+from oodshape.cli.shared_options import DataOption, ResultsArgument, resolve_device
 from oodshape.cli.terminal import say
 from oodshape.core.options import ModelOptions, Precision, RunOptions
 
@@ -27,7 +25,7 @@ AS_BEFORE = Reopened(device="auto")
 def repeat(
     *,
     results: ResultsArgument,
-    out: Annotated[Path | None, typer.Option(help="Keep the new results in this folder.")] = None,
+    out: Path | None = None,
     data: DataOption = None,
     opening: Reopened = AS_BEFORE,
     running: RunOptions,
@@ -37,6 +35,9 @@ def repeat(
     Features are extracted again; the cache is not read. Metrics may differ by 0.5 points and two OOD
     images (AUROC by 0.1 points), because processors differ in last bits; costs are not compared. Exit status 1 if
     more differs.
+
+    Args:
+        out: Keep the new results in this folder.
     """
     from oodshape.benchmark.repeat import compare_runs, restore_benchmark
     from oodshape.benchmark.results import RunResults

@@ -14,38 +14,30 @@ from oodshape.core.text import format_count
 
 
 def review(
-    scores: Annotated[
-        str | None, typer.Argument(metavar="SCORES", help="The CSV, JSON lines or Parquet of score \\[or --labels].")
-    ] = None,
+    scores: Annotated[str | None, typer.Argument(metavar="SCORES")] = None,
     *,
-    out: Annotated[Path, typer.Option(help="The file to write.")],
-    to: Annotated[
-        Literal["label-studio", "csv"],
-        typer.Option(metavar="TOOL", help="label-studio (tasks to import) or csv (a column label)."),
-    ] = "csv",
-    up_to: Annotated[
-        float | None,
-        typer.Option(help="The largest p-value of a borderline image \\[default: 2 x that of a rejected]."),
-    ] = None,
-    sample: Annotated[
-        int | None, typer.Option(help="A random sample of all images instead, accepted and rejected.")
-    ] = None,
-    root: Annotated[Path, typer.Option(help="The folder of images that Label Studio serves.")] = Path("."),
-    labels: Annotated[
-        Path | None,
-        typer.Option(help="Write a list of images from labels: Label Studio's JSON export, or the labelled CSV."),
-    ] = None,
-    take: Annotated[
-        Literal["ood", "id"],
-        typer.Option(
-            metavar="LABEL", help="Images of the list: ood for `check`, id for `calibrate` (only of --sample)."
-        ),
-    ] = "ood",
+    out: Path,
+    to: Literal["label-studio", "csv"] = "csv",
+    up_to: float | None = None,
+    sample: int | None = None,
+    root: Path = Path("."),
+    labels: Path | None = None,
+    take: Literal["ood", "id"] = "ood",
 ) -> None:
     """Let people label rejected and borderline images, and turn their labels into an OOD set for `check`.
 
     Labels are ood and id (a valid input). Labels of rejected images do not make a calibration set, which is a random
     sample of valid inputs, accepted and rejected alike: --sample draws one to label.
+
+    Args:
+        scores: The CSV, JSON lines or Parquet of score [or --labels].
+        out: The file to write.
+        to: label-studio (tasks to import) or csv (a column label).
+        up_to: The largest p-value of a borderline image [default: 2 x that of a rejected].
+        sample: A random sample of all images instead, accepted and rejected.
+        root: The folder of images that Label Studio serves.
+        labels: Write a list of images from labels: Label Studio's JSON export, or the labelled CSV.
+        take: Images of the list: ood for `check`, id for `calibrate` (only of --sample).
     """
     from oodshape.guard.scoring import review as reviewing
 

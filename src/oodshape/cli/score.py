@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import json as encoder
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
 from oodshape.cli.shared_options import (
-    IMAGES,
     ON_ANY_DEVICE,
     EngineOption,
     GuardOption,
@@ -21,7 +18,7 @@ from oodshape.cli.shared_options import (
     ray_pool,
     resolve_device,
 )
-from oodshape.cli.terminal import UNREADABLE, command_line, say, show_progress, warnings_as_lines
+from oodshape.cli.terminal import UNREADABLE, command_line, say, show_json, show_progress, warnings_as_lines
 from oodshape.core.errors import InputError
 from oodshape.core.files import check_writable
 from oodshape.core.options import ImageOptions, ModelOptions, RunOptions
@@ -32,33 +29,38 @@ def score(
     guard: GuardOption,
     model: ModelOption,
     opening: ModelOptions = ON_ANY_DEVICE,
-    images: Annotated[str, typer.Option(help=f"The images to score: {IMAGES}.")],
-    out: Annotated[
-        Path | None, typer.Option(help="scores.csv, .jsonl or .parquet \\[default: CSV on standard output].")
-    ] = None,
+    images: str,
+    out: Path | None = None,
     shard: ShardOption = "",
     reading: ImageOptions,
-    page: Annotated[
-        Path | None, typer.Option(help="An HTML page with a movable threshold, and why each image was accepted or not.")
-    ] = None,
+    page: Path | None = None,
     engine: EngineOption = "local",
     running: RunOptions,
-    json: Annotated[
-        bool, typer.Option("--json", help="JSON lines on standard output; with --out the summary as JSON.")
-    ] = False,
+    json: bool = False,
 ) -> None:
     """Score images: class, score, p-value, accepted or not, in the order given.
 
     With --out, the same command continues a run that was stopped. Images that cannot be read have a row with the error,
     and the exit status is 3. A decision may depend on --batch-size only if the score lies within rounding error of
     the threshold.
+
+    Args:
+        images: The images to score: {IMAGES}.
+        out: scores.csv, .jsonl or .parquet [default: CSV on standard output].
+        page: An HTML page with a movable threshold, and why each image was accepted or not.
+        json: JSON lines on standard output; with --out the summary as JSON.
     """
+    from oodshape.guard.scoring.score_formats import find_writer
+
     check_writable(out, page)
+    if out is not None:
+        find_writer(out)
     if shard and page is not None:
         raise InputError("a page shows a whole set of images: leave --shard or --page out")
     if shard and (out is None or out.suffix.lower() != ".parquet"):
         raise InputError("--shard needs a Parquet file, which stores its number: --out scores-03.parquet")
     check_inputs(images, guard=guard, model=model, opening=opening)
+    pool = ray_pool(engine)
     from oodshape.core.files import any_names
     from oodshape.guard.guard import Guard
     from oodshape.guard.scoring.resumable_scores import score_to_file, score_to_stream
@@ -66,7 +68,6 @@ def score(
     from oodshape.images.sources.open_images import describe_skipped, in_column, stream_images
     from oodshape.report.pages.scored_page import Origin, ScoredRows, write_scored_page
 
-    pool = ray_pool(engine)
     if pool is not None and (out is None or shard or page is not None):
         raise InputError("the engine ray needs --out, makes its own shards, and writes no page")
     fitted = Guard.load(guard, trust_code=opening.trust_code)
@@ -91,14 +92,9 @@ def score(
     if page is not None:
         write_scored_page(fitted, source, listing, scored_set, page, Origin(command_line(), str(guard)))
     if out is not None and json:
-        typer.echo(encoder.dumps(vars(tally) | {"out": str(out)}))
+        show_json(vars(tally) | {"out": str(out)})
     else:
-        for line in [
-            *tally.lines(),
-            *describe_skipped(listing),
-            *lines,
-            *(f"wrote {file}" for file in (out, page) if file is not None),
-        ]:
-            say(line, err=out is None)
+        wrote = [f"wrote {file}" for file in (out, page) if file is not None]
+        say(*tally.lines(), *describe_skipped(listing), *lines, *wrote, err=out is None)
     if tally.unreadable:
         raise typer.Exit(UNREADABLE)

@@ -10,40 +10,36 @@ import typer
 from oodshape.cli.shared_options import ProviderOption
 from oodshape.core.files import check_writable
 
-DEFAULTS = "bytes=32M,images=32,seconds=30,requests=64"
-
 
 def serve(
-    file: Annotated[Path, typer.Argument(metavar="GUARDED.ONNX", help="The file that export wrote.")],
-    host: Annotated[str, typer.Option(help="The address to listen at; 0.0.0.0 for all.")] = "127.0.0.1",
+    file: Annotated[Path, typer.Argument(metavar="GUARDED.ONNX")],
+    host: str = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535)] = 8000,
-    workers: Annotated[
-        int | None,
-        typer.Option(min=1, help="Processes that score images, each with the network in memory \\[default: cores]."),
-    ] = None,
+    workers: Annotated[int | None, typer.Option(min=1)] = None,
     provider: ProviderOption = "CPU",
-    watch: Annotated[
-        bool, typer.Option("--watch", help="Watch the p-values; a shift shows in metrics and log.")
-    ] = False,
-    state: Annotated[Path | None, typer.Option(help="Save the state of the watch here, and continue from it.")] = None,
-    delta: Annotated[float, typer.Option(help="The probability of a false alarm, over all time.")] = 0.01,
-    token_file: Annotated[
-        Path | None, typer.Option(help="A file with the bearer token that requests must send, in one line.")
-    ] = None,
-    max: Annotated[
-        str,
-        typer.Option(
-            metavar="LIMITS",
-            help="Limits of requests, any of: bytes and images of one request, seconds for one to arrive and for its "
-            "answer, requests at the same time, and those per client address "
-            f"\\[default: {DEFAULTS}; per_address: any].",
-        ),
-    ] = "",
+    watch: bool = False,
+    state: Path | None = None,
+    delta: float = 0.01,
+    token_file: Path | None = None,
+    max: Annotated[str, typer.Option(metavar="LIMITS")] = "",
 ) -> None:
     """Serve an exported guard over HTTP: a page at /, POST /predict, GET /health, /ready, /metrics, /openapi.json.
 
     It needs onnxruntime and FastAPI (the extra serve), and no torch. Logs are JSON lines on standard output. SIGTERM
     and Ctrl-C stop it after running requests are answered, within the `seconds` of --max and 5 more.
+
+    Args:
+        file: The file that export wrote.
+        host: The address to listen at; 0.0.0.0 for all.
+        port: The port to listen at; 0 for any.
+        workers: Processes that score images, each with the network in memory [default: cores].
+        watch: Watch the p-values; a shift shows in metrics and log.
+        state: Save the state of the watch here, and continue from it.
+        delta: The probability of a false alarm, over all time.
+        token_file: A file with the bearer token that requests must send, in one line.
+        max: Limits of requests, any of: bytes and images of one request, seconds for one to arrive and for its answer,
+            requests at the same time, and those per client address
+            [default: bytes=32M,images=32,seconds=30,requests=64; per_address: any].
     """
     from oodshape.core.errors import InputError
     from oodshape.core.files import reading

@@ -8,49 +8,82 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
+from oodshape.cli.terminal import show_progress
 from oodshape.core.errors import InputError, check_fraction
-from oodshape.core.options import ModelOptions
+from oodshape.core.options import CacheOptions, Help, ModelOptions, RunOptions, SubsetOptions
 
-IMAGES = (
-    "a folder, a text or CSV list, a quoted glob, an image, tar or Parquet files, an address such as "
-    "s3://bucket/folder, or - for paths on standard input"
-)
-METHOD = "Method and threshold"
-SCALING = "Scaling"
+Settings = Literal["general", "imagenet", "cifar10", "cifar100", "authors-code", "openood"]
 ModelOption = Annotated[
     str,
-    typer.Option(
-        help="timm:NAME, torchvision:NAME, hf:NAME_OR_FOLDER, zoo:NAME, package.module:function, or a torch.export "
-        "archive (.pt2, with --trust-code).",
-        rich_help_panel=ModelOptions.panel,
+    Help(
+        "timm:NAME, torchvision:NAME, hf:NAME_OR_FOLDER, zoo:NAME, package.module:function, or a torch.export archive "
+        "(.pt2, with --trust-code)."
     ),
 ]
-GuardOption = Annotated[Path, typer.Option(help="The guard: a file that fit wrote.")]
-ProviderOption = Annotated[
-    str, typer.Option(help="The execution provider of onnxruntime for an exported file, such as CUDA.")
-]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as JSON and nothing else.")]
+GuardOption = Annotated[Path, Help("The guard: a file that fit wrote.")]
+ProviderOption = Annotated[str, Help("The execution provider of onnxruntime for an exported file, such as CUDA.")]
+JsonOption = Annotated[bool, Help("Print the result as JSON and nothing else.")]
 DataOption = Annotated[Path | None, typer.Option(envvar="OODSHAPE_DATA", help="The folder that holds the data sets.")]
-ShardOption = Annotated[
-    str, typer.Option(metavar="I/N", help="Only shard I of N (I from 1 to N).", rich_help_panel=SCALING)
+
+
+def _check_results(path: Path) -> Path:
+    """Refuse a missing file before the slow import of torch."""
+    found = path / "results.json" if path.is_dir() else path
+    if not found.is_file():
+        raise InputError(f"there is no file {found}")
+    return path
+
+
+ResultsArgument = Annotated[
+    Path,
+    typer.Argument(
+        metavar="RESULTS", help="A results.json, or the folder of a benchmark run.", callback=_check_results
+    ),
 ]
+ShardOption = Annotated[str, Help("Only shard I of N (I from 1 to N).", metavar="I/N")]
 EngineOption = Annotated[
     str,
-    typer.Option(
+    Help(
+        "local (this process), ray, or ray:N for N actors on this machine or on the cluster of RAY_ADDRESS "
+        "[default actors: one per GPU, or one per two cores].",
         metavar="ENGINE",
-        help="local (this process), ray, or ray:N for N actors on this machine or on the cluster of RAY_ADDRESS "
-        "\\[default actors: one per GPU, or one per two cores].",
-        rich_help_panel=SCALING,
+    ),
+]
+ColumnsOption = Annotated[
+    str,
+    Help(
+        "The columns of the tables, separated by commas, e.g. auroc,near-auroc,aupr-out,image-ms: metrics, and with "
+        "near- or far- their means over these OOD sets. An unknown name lists all [default: auroc,fpr95].",
+        metavar="METRICS",
     ),
 ]
 ON_ANY_DEVICE = ModelOptions(device="auto")
 NO_CACHE = Path("none")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Compared(ModelOptions, SubsetOptions, CacheOptions, RunOptions):
+    """The networks and images of a benchmark, and how they run."""
+
+    device: Annotated[str | None, Help("auto (a GPU if there is one), cpu, cuda, cuda:N, mps or xpu.")] = "auto"
+    models: Annotated[str, Help("Only these networks, by name or id, separated by commas.")] = ""
+    data: DataOption = None
+    weights: Annotated[
+        Path | None,
+        typer.Option(envvar="OODSHAPE_WEIGHTS", help="The folder that holds weights, NETWORK.safetensors or .pth."),
+    ] = None
+
+    def as_kwargs(self) -> dict[str, Any]:
+        """The same as options of a run, with the device and the cache folder that are meant."""
+        resolved = resolve_device(self)
+        run = {"progress": show_progress(), "cache": cache_folder(self.cache), "models": words(self.models)}
+        return vars(resolved) | run
 
 
 def parse_preprocessing(text: str) -> tuple[dict[str, Any], bool]:
@@ -78,12 +111,7 @@ PREPROCESSING = (
     "mean=0.485,0.456,0.406 and std=... (fractions of 255), interpolation=bilinear, bicubic, nearest or another, "
     "upright (rotate images as EXIF says; torchvision's and timm's loaders do not)"
 )
-PreprocessingOption = Annotated[
-    str,
-    typer.Option(
-        metavar="SETTINGS", help=f"In place of the model's own: {PREPROCESSING}.", rich_help_panel="Preprocessing"
-    ),
-]
+PreprocessingOption = Annotated[str, Help(f"In place of the model's own: {PREPROCESSING}.", metavar="SETTINGS")]
 
 
 def _size(text: str) -> int | tuple[int, int]:
@@ -144,13 +172,6 @@ def resolve_device(opening: ModelOptions) -> ModelOptions:
     if opening.device == AUTO and device.type != "cpu":
         sys.stderr.write(f"device: {describe_device(device)}\n")
     return replace(opening, device=str(device))
-
-
-def model_words(model: str, opening: ModelOptions) -> list[str]:
-    """The options that name the same model to another command."""
-    given = {"--model": model, "--weights": opening.weights}
-    words = [word for name, value in given.items() if value is not None for word in (name, str(value))]
-    return [*words, "--trust-code"] if opening.trust_code else words
 
 
 def cache_folder(cache: Path | None) -> Path | None:

@@ -7,53 +7,39 @@ from typing import Annotated, Any
 
 import typer
 
-from oodshape.cli.method_options import Compared, Settings
-from oodshape.cli.shared_options import words
+from oodshape.cli.shared_options import Compared, Settings, words
 from oodshape.cli.terminal import say
 
 
 def study(
     *,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="A study, or `all`; an unknown name lists them.")],
-    benchmark: Annotated[
-        str, typer.Option(metavar="NAME|FILE", help="A benchmark that comes with oodshape, or a TOML file.")
-    ] = "digits",
-    features: Annotated[
-        list[Path] | None,
-        typer.Option(help="A network's folder of feature files, or a folder of such folders, in place of a benchmark."),
-    ] = None,
+    name: Annotated[str, typer.Argument(metavar="NAME")],
+    benchmark: Annotated[str, typer.Option(metavar="NAME|FILE")] = "digits",
+    features: list[Path] | None = None,
     compared: Compared,
-    methods: Annotated[str, typer.Option(help="The methods to compare, or package.module:Name (generalisation).")] = "",
-    compare_paper: Annotated[
-        bool,
-        typer.Option(
-            "--compare-paper",
-            help="Show the paper's figures and the difference next to ours (validation, variants, dynamic, limits).",
-        ),
-    ] = False,
-    ood: Annotated[
-        str,
-        typer.Option(
-            metavar="NAME",
-            help="The OOD set that stands for real OOD data \\[default: the benchmark's, or the largest]; for "
-            "generalisation: the only one \\[default: all].",
-        ),
-    ] = "",
-    settings: Annotated[
-        Settings | None,
-        typer.Option(
-            metavar="KIND",
-            help="Hyperparameters, as for bench; authors-code also takes objective, noise and search of the authors' "
-            "code \\[default: the benchmark's, or the paper's for the network that a folder is named after].",
-        ),
-    ] = None,
-    out: Annotated[Path, typer.Option(help="The folder for tables and figures.")] = Path("oodshape-results/studies"),
+    methods: str = "",
+    compare_paper: bool = False,
+    ood: Annotated[str, typer.Option(metavar="NAME")] = "",
+    settings: Settings | None = None,
+    out: Path = Path("oodshape-results/studies"),
 ) -> None:
     """Run a study of the paper: OptFS with OOD data, sweeps, shaping functions, and more.
 
     Each writes a table (CSV, Markdown, LaTeX) and figures (SVG, PDF, PNG). Folders of feature files hold head.npz
     (weight, bias), train.npz, test.npz or val.npz, and one file per OOD set (features, labels); gaussian and uniform
     are surrogates; scrambled is a proxy OOD set of `auto`.
+
+    Args:
+        name: A study, or `all`; an unknown name lists them.
+        benchmark: A benchmark that comes with oodshape, or a TOML file.
+        features: A network's folder of feature files, or a folder of such folders, in place of a benchmark.
+        methods: The methods to compare, or package.module:Name (generalisation).
+        compare_paper: Show the paper's figures and the difference next to ours (validation, variants, dynamic, limits).
+        ood: The OOD set that stands for real OOD data [default: the benchmark's, or the largest]; for generalisation:
+            the only one [default: all].
+        settings: Hyperparameters, as for bench; authors-code also takes objective, noise and search of the authors'
+            code [default: the benchmark's, or the paper's for the network that a folder is named after].
+        out: The folder for tables and figures.
     """
     from oodshape.methods.registry import find_record
     from oodshape.report.tables.paper import check_in_paper

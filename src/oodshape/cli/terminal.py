@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 import sys
 import warnings
@@ -68,15 +69,20 @@ def is_quiet() -> bool:
     return _quiet
 
 
-def show_progress(json: bool = False) -> bool | None:
+def show_progress(as_json: bool = False) -> bool | None:
     """Whether commands show progress: not with JSON or --quiet, else where standard error is a terminal."""
-    return False if json or is_quiet() else None
+    return False if as_json or is_quiet() else None
 
 
-def say(text: str, *, err: bool = False, indent: int = 0) -> None:
-    """Print a line for people, whatever the names of files in it hold, unless `--quiet` was given."""
-    if not is_quiet():
-        typer.echo(wrapped(printable(text), sys.stderr if err else sys.stdout, indent), err=err)
+def say(*lines: str, err: bool = False, indent: int = 0) -> None:
+    """Print lines for people, whatever the names of files in them hold, unless `--quiet` was given."""
+    for line in lines if not is_quiet() else ():
+        typer.echo(wrapped(printable(line), sys.stderr if err else sys.stdout, indent), err=err)
+
+
+def show_json(value: Any) -> None:
+    """Print a result as one line of JSON."""
+    typer.echo(json.dumps(value))
 
 
 def show_line(text: str) -> None:

@@ -16,32 +16,32 @@ BLOCK = 1000  # rows between two looks at a file that is read at once
 
 
 def watch(
-    scores: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="SCORES", help="CSV, JSON lines or Parquet with p-values, or - \\[default: only --state]."
-        ),
-    ] = None,
-    guard: Annotated[
-        Path | None, typer.Option(help="The calibrated guard file: it holds alpha and the size of the calibration set.")
-    ] = None,
-    alpha: Annotated[float | None, typer.Option(help="The guaranteed false rejection rate.")] = None,
-    n_calibration: Annotated[int | None, typer.Option(min=1, help="The number of calibration images.")] = None,
-    delta: Annotated[float, typer.Option(help="The probability of a false alarm, over all time.")] = 0.01,
-    state: Annotated[
-        Path | None, typer.Option(help="Keep the state and how far each file was read in this file; continue from it.")
-    ] = None,
-    reset: Annotated[
-        bool, typer.Option("--reset", help="After a confirmed change: start the tests again, keep the history.")
-    ] = False,
-    page: Annotated[Path | None, typer.Option(help="Write a page that shows the stream over time.")] = None,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Wait for more lines; stop at the alarm.")] = False,
+    scores: Annotated[str | None, typer.Argument(metavar="SCORES")] = None,
+    guard: Path | None = None,
+    alpha: float | None = None,
+    n_calibration: Annotated[int | None, typer.Option(min=1)] = None,
+    delta: float = 0.01,
+    state: Path | None = None,
+    reset: bool = False,
+    page: Path | None = None,
+    follow: Annotated[bool, typer.Option("--follow", "-f")] = False,
 ) -> None:
     """Test whether the rejection rate of a stream still agrees with the guarantee, and when to refit.
 
     The test is valid after every image: if the stream is like the calibration set, the probability of ever raising an
     alarm is at most delta. An alarm is exit status 3. With --state, each row of a file is counted once over all runs;
     rows from standard input are always counted.
+
+    Args:
+        scores: CSV, JSON lines or Parquet with p-values, or - [default: only --state].
+        guard: The calibrated guard file: it holds alpha and the size of the calibration set.
+        alpha: The guaranteed false rejection rate.
+        n_calibration: The number of calibration images.
+        delta: The probability of a false alarm, over all time.
+        state: Keep the state and how far each file was read in this file; continue from it.
+        reset: After a confirmed change: start the tests again, keep the history.
+        page: Write a page that shows the stream over time.
+        follow: Wait for more lines; stop at the alarm.
     """
     import numpy as np
 
@@ -79,8 +79,7 @@ def watch(
                 break
     if page is not None:
         listed = write_watch_page(seen, page, rejected_since_change(seen, scores))
-    for line in str(seen).splitlines():
-        say(line)
+    say(*str(seen).splitlines())
     if page is not None:
         say(f"page: {page}" + (f"; rejected since the change: {listed}" if listed else ""))
     if seen.alarm:

@@ -51,10 +51,7 @@ class ModelOptions:
     ] = None
     precision: Annotated[
         Precision | None,
-        Help(
-            "Precision of the network: float32, bfloat16 or float16 \\[default: float32, or as the guard was fitted].",
-            metavar="KIND",
-        ),
+        Help("Precision of the network: float32, bfloat16 or float16 [default: float32, or as the guard was fitted]."),
     ] = None
     trust_code: Annotated[
         bool, Help("Run code that a file contains or names: a .pt2 archive, a function in a TOML or results file.")
@@ -97,7 +94,7 @@ class ImageOptions:
 
     panel: ClassVar[str] = "Images"
 
-    column: Annotated[str | None, Help("The column of a Parquet file that holds the images \\[default: image].")] = None
+    column: Annotated[str | None, Help("The column of a Parquet file that holds the images [default: image].")] = None
     prepared: bool = False
 
 
@@ -134,7 +131,7 @@ class CacheOptions:
     panel: ClassVar[str] = "Running"
 
     cache: Annotated[
-        Path | None, Help("Folder that keeps features between runs, or `none` \\[default: the user's cache folder].")
+        Path | None, Help("Folder that keeps features between runs, or `none` [default: the user's cache folder].")
     ] = None
 
 
@@ -155,9 +152,7 @@ class RunOptions:
     panel: ClassVar[str] = "Running"
 
     batch_size: Annotated[int, Help("Images that go through the network together.", min=1)] = 64
-    workers: Annotated[int | None, Help("Threads that decode images \\[default: one per core, at most 4].", min=0)] = (
-        None
-    )
+    workers: Annotated[int | None, Help("Threads that decode images [default: one per core, at most 4].", min=0)] = None
     progress: bool | None = None
 
     def __post_init__(self) -> None:
@@ -260,7 +255,7 @@ def _arguments(group: type[Any]) -> str:
     types = get_type_hints(group, include_extras=True)
     notes = {each.name: getattr(types[each.name], "__metadata__", [None])[0] for each in fields(group)}
     texts = [f"    {name}: {note.text}" for name, note in notes.items() if f"    {name}:" not in own and note]
-    return "\n".join([*texts, own] if own else texts).replace("\\[", "[")
+    return "\n".join([*texts, own] if own else texts)
 
 
 def _with_arguments(text: str, more: list[str]) -> str:

@@ -388,6 +388,18 @@ class ArrayValue(Value, abstract=True):
         tensor = self._tensors[name].to(like.device)
         return tensor.double() if like.is_floating_point() and like.element_size() == 8 else tensor
 
+    def keep(self, name: str, like: torch.Tensor, make: Callable[[], torch.Tensor]) -> torch.Tensor:
+        """What `make` computes of array fields alone: kept for each device and type of `like`, but not in a graph."""
+        import torch
+
+        if torch.compiler.is_compiling():
+            return make()
+        place = f"{name} {like.device} {like.dtype}"
+        if place not in self._tensors:
+            with torch.inference_mode(mode=False), torch.no_grad():  # a tensor that any later computation may use
+                self._tensors[place] = make()
+        return self._tensors[place]
+
 
 def copy_frozen(values: Any, dtype: Any) -> np.ndarray[Any, Any]:
     """A read-only copy of `values` as a numpy array; one that is read-only and its own already is not copied.

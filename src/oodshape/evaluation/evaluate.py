@@ -12,7 +12,8 @@ from typing import Any, Unpack
 import torch
 from torch.utils.data import DataLoader
 
-from oodshape.benchmark.plan import BenchOptions, Images, Plan, PlannedNetwork, TensorSet, apply_settings
+from oodshape.benchmark.bench_model import BenchOptions, Images, TensorSet
+from oodshape.benchmark.plan import Plan, PlannedNetwork, apply_settings
 from oodshape.benchmark.run import run_plan
 from oodshape.benchmark.spec import SETTINGS, Benchmark, ModelSpec, OodSpec, hash_benchmark
 from oodshape.core.errors import InputError
@@ -40,8 +41,8 @@ from oodshape.methods.detector import Method
 from oodshape.methods.records import find_registered
 from oodshape.methods.registry import as_method, find_record, make_method
 from oodshape.networks.head import Head
+from oodshape.networks.hugging_face import PROMPT
 from oodshape.networks.loading import Model
-from oodshape.networks.zero_shot import PROMPT
 
 DEFAULT = "default"  # in place of a folder: the user's cache
 KINDS = ("near", "far")
@@ -111,9 +112,9 @@ def evaluate(
     head = _head(model)
     groups = _groups(ood)
     networks: dict[str, Any] = {"features": head} if head is not None else _by_name(model)
-    found = InputReader(head, reading, limit, seed)
-    sets = {"train": found.read(train, "train"), "test": found.read(id, "id")}
-    sets |= {each: found.read(given, each) for each, (_, given) in groups.items()}
+    given = {"train": train, "id": id} | {each: images for each, (_, images) in groups.items()}
+    sets = {each: _read_set(images, each, head, reading, limit, seed) for each, images in given.items()}
+    sets = {"test" if each == "id" else each: images for each, images in sets.items()}
     numbers = None if labels is None else _class_numbers(labels, sets["test"])
     prepared = all(isinstance(images, (TensorSet, Features)) for images in sets.values())
     chosen = _choose_methods(methods, settings)
@@ -139,7 +140,6 @@ def evaluate(
         ood=specs,
         models=tuple(network.spec for network in made.values()),
     )
-    given = {"train": train, "id": id} | {each: images for each, (_, images) in groups.items()}
     unsaid = {"labels": labels is not None, "preprocessing": preprocessing is not None, "classes": bool(classes)}
     unsaid |= {each: options.get(each) is not None for each in ("column", "num_classes")}
     in_memory = _in_memory(networks, given, methods) + [f"{what}=..." for what, is_given in unsaid.items() if is_given]
@@ -229,8 +229,8 @@ def _groups(ood: Any) -> dict[str, tuple[str, Given]]:
             f"got {'an empty one' if isinstance(ood, Mapping) else type(ood).__name__}"
         )
     kinds = all(kind in KINDS and isinstance(sets, Mapping) for kind, sets in ood.items())
-    flat = [(kind, str(name), given) for kind, sets in ood.items() for name, given in sets.items()] if kinds else None
-    pairs = flat if flat is not None else [("", str(name), given) for name, given in ood.items()]
+    nested = ood if kinds else {"": ood}
+    pairs = [(kind, str(name), given) for kind, sets in nested.items() for name, given in sets.items()]
     found = {name: (kind, given) for kind, name, given in pairs}
     wrong = next((name for name in ("train", "test", "id") if name in found), None)
     if wrong is not None or len(found) < len(pairs):
@@ -238,42 +238,38 @@ def _groups(ood: Any) -> dict[str, tuple[str, Given]]:
     return found
 
 
-class InputReader:
-    """Turns the user's inputs into the sets of a run."""
+def _read_set(
+    given: Given, name: str, head: Head | None, reading: ImageOptions, limit: int | None, seed: int
+) -> Images:
+    """A set of a run: features with a head, tensors where they are prepared, or a set of images."""
+    try:
+        if head is not None:
+            return _read_features(given, head, limit, seed)
+        if isinstance(given, (Features, tuple)):
+            raise InputError("features need their head in place of the network: evaluate((weight, bias), ...)")
+        if reading.prepared or isinstance(given, DataLoader):
+            check_prepared(given)
+            if limit is not None:
+                raise InputError("limit chooses among images; of prepared tensors give fewer batches")
+            return TensorSet(name, given)
+        named = _source(given)  # opened as a benchmark file's, so that a run can be repeated
+        images = open_dataset(named, Path()) if named else open_images(in_column(given, reading.column))
+        return limit_images(images, limit, seed)
+    except InputError as error:
+        raise InputError(f"{name}: {error}") from None
 
-    def __init__(self, head: Head | None, reading: ImageOptions, limit: int | None, seed: int) -> None:
-        self.head, self.reading, self.limit, self.seed = head, reading, limit, seed
 
-    def read(self, given: Given, name: str) -> Images:
-        """Features with a head, tensors where they are prepared, or a set of images."""
-        try:
-            if self.head is not None:
-                return self._features(given)
-            if isinstance(given, (Features, tuple)):
-                raise InputError("features need their head in place of the network: evaluate((weight, bias), ...)")
-            if self.reading.prepared or isinstance(given, DataLoader):
-                check_prepared(given)
-                if self.limit is not None:
-                    raise InputError("limit chooses among images; of prepared tensors give fewer batches")
-                return TensorSet(name, given)
-            named = _source(given)  # opened as a benchmark file's, so that a run can be repeated
-            images = open_dataset(named, Path()) if named else open_images(in_column(given, self.reading.column))
-            return limit_images(images, self.limit, self.seed)
-        except InputError as error:
-            raise InputError(f"{name}: {error}") from None
-
-    def _features(self, given: Any) -> Features:
-        assert self.head is not None
-        if isinstance(given, Features):
-            made = given
-            if given.head.fingerprint != self.head.fingerprint:
-                raise InputError("these features have another head than the one given")
-        else:
-            pair = given if isinstance(given, tuple) and len(given) == 2 else (given, None)
-            made = Features.from_arrays(pair[0], self.head, pair[1])
-        if self.limit is None or len(made) <= self.limit:
-            return made
-        return made[identity.smallest(made.identities, self.limit, self.seed, "subset")]
+def _read_features(given: Any, head: Head, limit: int | None, seed: int) -> Features:
+    if isinstance(given, Features):
+        made = given
+        if given.head.fingerprint != head.fingerprint:
+            raise InputError("these features have another head than the one given")
+    else:
+        pair = given if isinstance(given, tuple) and len(given) == 2 else (given, None)
+        made = Features.from_arrays(pair[0], head, pair[1])
+    if limit is None or len(made) <= limit:
+        return made
+    return made[identity.smallest(made.identities, limit, seed, "subset")]
 
 
 def _class_numbers(labels: Any, images: Images) -> torch.Tensor:

@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
-from html import escape
 from pathlib import Path
 from shutil import get_terminal_size
-from typing import TYPE_CHECKING
+
+from pandas import DataFrame
 
 from oodshape.benchmark import results as benchmark
 from oodshape.benchmark.kept_scores import KeptScores
 from oodshape.core.text import format_count
 from oodshape.report.benchmark_files import write_report
 from oodshape.report.pages.benchmark_page import write_benchmark_page
-from oodshape.report.tables.markdown_latex import to_latex, to_markdown
+from oodshape.report.tables.markdown_latex import to_html, to_latex, to_markdown
 from oodshape.report.tables.named_tables import Kind, make_named_tables
 from oodshape.report.tables.table import Table, parse_columns
 from oodshape.report.tables.terminal import to_text
-
-if TYPE_CHECKING:
-    from pandas import DataFrame
 
 
 @dataclass(frozen=True, repr=False)
@@ -75,7 +71,7 @@ class Results(benchmark.RunResults):
 
     def _repr_html_(self) -> str:
         """The table in a notebook."""
-        return "\n".join(_html(each) for each in self._tables())
+        return "\n".join(to_html(each) for each in self._tables())
 
     def save(self, folder: str | Path) -> None:
         """Write what `oodshape bench` writes: results.json and .csv, table.md and .tex, report.html, and the scores.
@@ -138,24 +134,3 @@ class Results(benchmark.RunResults):
         shown = parse_columns(columns)
         kind = kind or ("ood" if len(self.names("model")) == 1 else "model")
         return make_named_tables(self, kind, columns=shown, ranked=True)
-
-
-def _html(table: Table) -> str:
-    """A table for a notebook: the best value of a column bold, the second and third underlined."""
-    marks = ("{}", "<b>{}</b>", "<u>{}</u>")
-    span = len(table.columns)
-
-    def rows() -> Iterator[str]:
-        yield "<th></th>" + "".join(f'<th colspan="{span}">{escape(group)}</th>' for group in table.groups)
-        heads = [column.head + column.metric.arrow for _ in table.groups for column in table.columns]
-        yield "<th>method</th>" + "".join(f"<th>{escape(head)}</th>" for head in heads)
-        for line in table.lines:
-            cells = [marks[c.place].format(escape(c.text)) + entry.mark for entry in line.entries for c in entry.cells]
-            yield f"<th>{escape(line.method)}</th>" + "".join(f"<td>{cell}</td>" for cell in cells)
-
-    body = "".join(f"<tr>{row}</tr>\n" for row in rows())
-    notes = "".join(f"<li>{escape(note)}</li>" for note in table.notes)
-    return (
-        f"<table>\n<caption>{escape(table.title)}</caption>\n{body}</table>\n"
-        f"<details><summary>Notes</summary><ul>{notes}</ul></details>"
-    )

@@ -269,6 +269,28 @@ def bracket(z: Tensor, low: float, high: float) -> tuple[tuple[int, int, int], A
     return (below, at_low, at_high), np.concatenate([part[3] for part in found])
 
 
+def sort_places(z: Tensor) -> Tensor:
+    """[N, M] int64: the places of each row's values in ascending order, of equal ones in their own.
+
+    On the CPU, numbers that hold value and place are sorted, which takes half the time of torch's stable sort.
+
+    >>> sort_places(torch.tensor([[0.0, 2.0, -0.0, -1.0, 0.0]]))
+    tensor([[3, 0, 2, 4, 1]])
+    """
+    if torch.compiler.is_compiling() or z.device.type != "cpu" or z.dtype != torch.float32:
+        return z.sort(dim=1, stable=True).indices
+
+    def part(_: int, first: int, last: int) -> Array:
+        bits = view_bits(z[first:last].detach().contiguous().numpy())
+        sign = bits >> 31
+        keys: Array = (((bits & MAGNITUDE32) ^ sign) - sign).astype(np.int64) << 32 | np.arange(z.shape[1])
+        keys.sort(axis=1)
+        keys &= 0xFFFFFFFF
+        return keys
+
+    return torch.from_numpy(np.concatenate(run_over_rows(part, *z.shape)))
+
+
 def look_up(table: Tensor, places: Tensor) -> Tensor:
     """[...]: the value of a table at each place, row by row for a 2-d one; graphs take these forms best."""
     if table.ndim > 1:

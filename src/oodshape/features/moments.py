@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from copy import copy
+from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
 from itertools import pairwise
@@ -20,7 +21,7 @@ from oodshape.features.chunks import Chunked, check_finite
 from oodshape.features.kernels import TINY, normalise_rows
 from oodshape.features.sum_kernels import Scatter, add_by_class, add_sorted, add_squares, merge_scatters, row_lengths
 from oodshape.images import identity
-from oodshape.networks.head import Head
+from oodshape.networks.head import Head, drop_classes
 
 Array = NDArray[Any]
 BANK = 5000  # images that a bank keeps at most
@@ -166,6 +167,7 @@ SUMS: dict[str, Callable[[FeatureRows, Array], None]] = {
     Statistic.RIGHT_SUMS: lambda rows, total: _add_by_label(rows, rows.right, total),
     Statistic.LABEL_SURPRISE: _add_surprise,
 }
+LOGIT_SUMS = frozenset([Statistic.COUNTS, Statistic.SOFTMAX_SUMS, Statistic.ENERGY])  # look at no features
 BY_LABEL = frozenset(part for part in Statistic if part.startswith(("label", "unit_label", "right")))
 
 
@@ -319,7 +321,7 @@ class Moments:
         Returns:
             All statistics.
         """
-        return replace(self, parts={**self.parts, **other.parts})
+        return self._holding({**self.parts, **other.parts})
 
     def without(self, names: frozenset[str]) -> Moments:
         """Leave out some statistics.
@@ -330,11 +332,15 @@ class Moments:
         Returns:
             The other statistics.
         """
-        kept = {name: part for name, part in self.parts.items() if OWNERS.get(name, name) not in names}
-        fewer = replace(self, parts=kept)
-        if "bank" in kept and "directions" in vars(self):
-            vars(fewer)["directions"] = self.directions
-        return fewer
+        return self._holding({name: part for name, part in self.parts.items() if OWNERS.get(name, name) not in names})
+
+    def _holding(self, parts: dict[str, Array]) -> Moments:
+        """The same with other parts, each of which was checked before: to read them again takes time."""
+        made = copy(self)
+        object.__setattr__(made, "parts", parts)
+        for name in () if "bank" in parts else ("directions", "outputs"):
+            vars(made).pop(name, None)
+        return made
 
     def only(self, names: frozenset[str], head: Head) -> Moments:
         """Select statistics that do not depend on the head, as moments of another head.
@@ -357,6 +363,21 @@ class Moments:
         """
         for part in torch.split(torch.from_numpy(self.parts["bank"]), AT_ONCE):
             yield part.float()
+
+    def bank_outputs(self, head: Head) -> tuple[Tensor, Tensor]:
+        """Return the energies and the largest logits of the bank, computed once for all methods.
+
+        Args:
+            head: The head that predicted the classes, on the CPU.
+
+        Returns:
+            [B] energies and [B] largest logits.
+        """
+        if "outputs" not in vars(self):
+            found = [(torch.logsumexp(logits, dim=1), logits.amax(dim=1)) for logits in map(head.logits, self.bank())]
+            vars(self)["outputs"] = tuple(torch.cat(each) for each in zip(*found, strict=True))
+        outputs: tuple[Tensor, Tensor] = vars(self)["outputs"]
+        return outputs
 
     @cached_property
     def directions(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
@@ -400,6 +421,25 @@ def _form(name: str) -> tuple[str, str]:
     return part.axes, "float32 float16" if part is Statistic.BANK else "float64"  # a bank is as the features are
 
 
+class RemainingClasses:
+    """Rows whose class is not left out, behind the head without the others: its logits need no product of their own."""
+
+    def __init__(self, names: frozenset[str], head: Head, left_out: NDArray[np.bool_]) -> None:
+        self.stays, self.head = torch.from_numpy(~left_out), drop_classes(head, left_out)
+        sizes = {"C": self.head.classes, "1": 1}
+        needs = sorted(names & LOGIT_SUMS)
+        self.totals = {name: np.zeros([sizes[axis] for axis in Statistic(name).axes]) for name in needs}
+        self.predictions = torch.zeros(0, dtype=torch.int64)
+
+    def add(self, rows: FeatureRows) -> None:
+        """Add those of the rows that stay."""
+        logits = rows.logits[self.stays[rows.classes]][:, self.stays]
+        classes = logits.argmax(dim=1)
+        for name, total in self.totals.items():
+            SUMS[name](FeatureRows(logits, classes, self.head, logits), total)
+        self.predictions = torch.cat([self.predictions, classes])
+
+
 class RunningMoments:
     """`Moments` while they are collected."""
 
@@ -408,6 +448,7 @@ class RunningMoments:
         as_statistics(needs)
         head = self.head = features.head.to("cpu")
         self.n, self.labels, self.exact = len(features), features.labels, exact
+        self.remaining: RemainingClasses | None = None
         axis_sizes = {"C": head.classes, "M": head.width, "T": len(TEMPERATURES), "1": 1}
         sizes = {name: tuple(axis_sizes[axis] for axis in Statistic(name).axes) for name in sorted(needs & SUMS.keys())}
         missing = BY_LABEL if self.labels is None else frozenset()
@@ -432,6 +473,8 @@ class RunningMoments:
         rows = FeatureRows(z, classes.cpu(), self.head, known, labels, exact=self.exact)
         for name, total in self.totals.items():
             SUMS[name](rows, total)
+        if self.remaining is not None:
+            self.remaining.add(rows)
         for scatter in self.scatters.values():
             scatter.add(z)
 

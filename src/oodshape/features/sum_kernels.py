@@ -66,7 +66,8 @@ def _row_squares(rows, total, first, last):  # type: ignore[no-untyped-def]
 
 
 @njit(nogil=True, cache=True)
-def _mirror(total):  # type: ignore[no-untyped-def]
+def mirror(total):  # type: ignore[no-untyped-def]
+    """Copy the lower triangle to the upper one."""
     for i in range(len(total)):
         for j in range(i):
             total[j, i] = total[i, j]
@@ -112,6 +113,20 @@ def add_sorted(rows: Tensor, total: Array) -> None:
         total += summed
 
 
+def add_products(total: Tensor, values: Tensor, others: Tensor, factor: float = 1.0) -> None:
+    """Add values.T @ others, times a factor, to the lower triangle of the total [M, M], float64.
+
+    Strips of torch's product are a tenth more work than BLAS's own for triangles (syrk), and less time: scipy's threads
+    wait for more by spinning, which whatever torch does next has to pay for.
+    """
+    for first in range(0, len(total), STRIP):
+        strip, columns = total[first:, first : first + STRIP], others[:, first : first + STRIP]
+        if values.dtype == torch.float64:
+            strip.addmm_(values[:, first:].T, columns, alpha=factor)
+        else:
+            strip.add_(values[:, first:].T @ columns, alpha=factor)
+
+
 class Scatter:
     """The summed products of all pairs of features around their mean; `directions`: of rows of length 1.
 
@@ -142,21 +157,12 @@ class Scatter:
         values = values - self.center.to(values.dtype)
         self.n += len(values)
         add_columns(values, self.shifted.numpy())
-        width = values.shape[1]
-        # Strips of torch's product are a tenth more work than BLAS's own for triangles (syrk), and less time:
-        # scipy's threads wait for more by spinning, which whatever torch does next has to pay for.
-        for first in range(0, width, STRIP):
-            last = min(first + STRIP, width)
-            strip = self.total[first:, first:last]
-            if values.dtype == torch.float64:
-                strip.addmm_(values[:, first:].T, values[:, first:last])
-            else:
-                strip += values[:, first:].T @ values[:, first:last]
+        add_products(self.total, values, values)
 
     def result(self) -> tuple[Array, Array]:
         """([M, M] scatter around the mean, [M] sums), float64."""
         scatter = torch.addr(self.total, self.shifted, self.shifted, alpha=-1 / max(self.n, 1)).numpy()
-        _mirror(scatter)
+        mirror(scatter)
         return scatter, (self.shifted + self.n * self.center).numpy()
 
 
@@ -179,6 +185,17 @@ def merge_scatters(a: tuple[Array, Array, int], b: tuple[Array, Array, int]) -> 
     """[M, M]: the scatter of both sets around their common mean, from the (scatter, sums, number) of each."""
     apart = torch.from_numpy(a[1] / a[2] - b[1] / b[2])
     return np.asarray(torch.from_numpy(a[0] + b[0]).addr_(apart, apart, alpha=a[2] * b[2] / (a[2] + b[2])))
+
+
+def multiply_upper(rows: Tensor, matrix: Tensor) -> Tensor:
+    """[n, M]: rows times an upper triangle [M, M], without most of the products with its zeros.
+
+    >>> multiply_upper(torch.eye(600), torch.ones(600, 600).triu())[511:513, 510:514]
+    tensor([[0., 1., 1., 1.],
+            [0., 0., 1., 1.]])
+    """
+    cuts = range(0, len(matrix), 2 * STRIP)
+    return torch.cat([rows[:, : a + 2 * STRIP] @ matrix[: a + 2 * STRIP, a : a + 2 * STRIP] for a in cuts], dim=1)
 
 
 def invert_upper(matrix: Tensor) -> None:

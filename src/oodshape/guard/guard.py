@@ -53,9 +53,9 @@ from oodshape.images.sources.memory import check_prepared
 from oodshape.images.sources.open_images import Given, in_column, open_images, stream_images
 from oodshape.methods.detector import Method
 from oodshape.metrics.conformal import check_enough
+from oodshape.networks.hugging_face import PROMPT
 from oodshape.networks.loading import Model, OpenNet, open_model
 from oodshape.networks.loading import override as native_preprocessing
-from oodshape.networks.zero_shot import PROMPT
 
 SELECTED = "images that fit used, to select methods or to set the threshold"
 

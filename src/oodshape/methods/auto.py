@@ -21,7 +21,7 @@ from torch import Tensor
 from oodshape.core.errors import InputError
 from oodshape.core.values import AtLeast, Fraction
 from oodshape.features.features import Features
-from oodshape.features.moments import SCATTERS, Statistic
+from oodshape.features.moments import Statistic
 from oodshape.features.proxy import cross_features
 from oodshape.features.training_sums import MOST, SELECTION, Sums, TrainingSums
 from oodshape.images import identity
@@ -174,8 +174,6 @@ def try_on_proxies(
     proxies: dict[str, dict[str, float]] = {}
     given, notes = {SCRAMBLED: proxy[0]} if proxy else {}, [] if proxy else [NO_IMAGES]
     needs = frozenset[Statistic]().union(*(method.needs for method in methods.values()))
-    if isinstance(fitting, Features):
-        fitting.moments(needs - SCATTERS.keys())  # with the predictions, from one product with the head
     try:
         near = HeldOutClasses.of(fitting, selection, needs)
         proxies[str(near)] = near.aurocs(methods)

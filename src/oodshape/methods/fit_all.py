@@ -18,7 +18,7 @@ from oodshape.methods.slots import Batch, Evidence
 from oodshape.networks.device import without_autocast
 from oodshape.networks.head import Head
 
-ROWS = 256  # images per batch
+ROWS = 512  # images per batch
 # methods that need them are fitted first, so that they can be dropped
 LARGE = (Statistic.SOFTMAX_SUMS, Statistic.SCATTER, Statistic.UNIT_SCATTER, Statistic.BANK)
 

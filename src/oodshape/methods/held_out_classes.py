@@ -93,12 +93,10 @@ def hold_out_classes(head: Head, seed: int = SEED) -> LeftOut:
 def _staying(fitting: Features | Sums, left_out: LeftOut, needs: frozenset[str]) -> tuple[Features | Sums, int]:
     """(The images of the remaining classes, behind the smaller head; the number of the others.)"""
     if isinstance(fitting, Features):
-        gone = left_out[fitting.predictions.cpu().numpy()]
-        if gone.all():
-            return fitting, len(gone)
-        stay = fitting[np.flatnonzero(~gone)].with_head(drop_classes(fitting.head, left_out))
-        if gone.any():
-            fitting.add_scatters(needs, stay, fitting[np.flatnonzero(gone)])
-        return stay, int(gone.sum())
+        parts = fitting.split_classes(left_out, needs)
+        if parts is not None:
+            return parts[0], len(parts[1])
+        gone = bool(left_out[int(fitting.predictions[0])])
+        return (fitting, len(fitting)) if gone else (fitting.with_head(drop_classes(fitting.head, left_out)), 0)
     near = fitting.near
     return (fitting, len(fitting)) if near is None else (near, len(fitting) - len(near))

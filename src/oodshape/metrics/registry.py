@@ -78,14 +78,14 @@ class Metric:
         """The largest difference of two runs that agree, on an OOD set of this size."""
         return self.tolerance[0] + self.tolerance[1] / n_ood
 
-    def show(self, value: float, sign: str = "") -> str:
+    def show(self, value: float) -> str:
         """The value in its unit, as it is printed; - for NaN.
 
-        >>> METRICS["auroc"].show(0.97531), METRICS["fit_seconds"].show(97.531), METRICS["auroc"].show(0.01, "+")
-        ('97.53', '97.531', '+1.00')
+        >>> METRICS["auroc"].show(0.97531), METRICS["fit_seconds"].show(97.531)
+        ('97.53', '97.531')
         """
         _, factor, decimals = UNITS[self.unit]
-        return "-" if np.isnan(value) else f"{factor * value:{sign}.{decimals}f}"
+        return "-" if np.isnan(value) else f"{factor * value:.{decimals}f}"
 
 
 JOINT = "errors are wrong answers to ID images and accepted OOD images, cost 1 each, OOD weighted to 50 %"

@@ -44,26 +44,6 @@ def delong(first: tuple[Any, Any], second: tuple[Any, Any], *, level: float = 0.
     return one.minus(other, level)
 
 
-def _compute_placements(id_scores: Floats, ood_scores: Floats) -> tuple[Floats, Floats]:
-    """([n_id], [n_ood]): for each image the share of the other side that it is ranked against correctly."""
-    from scipy.stats import rankdata  # takes a second
-
-    n_id, n_ood = len(id_scores), len(ood_scores)
-    ranks = rankdata(np.concatenate([id_scores, ood_scores]))
-    inside = (ranks[:n_id] - rankdata(id_scores)) / n_ood
-    outside = 1 - (ranks[n_id:] - rankdata(ood_scores)) / n_id
-    return inside, outside
-
-
-def _normal_difference(value: float, spread: float, level: float) -> Difference:
-    """A difference that has a normal distribution with this standard deviation."""
-    check_fraction("level", level)
-    if spread == 0:  # both rank every pair alike
-        return Difference(value, value, value, 1.0 if value == 0 else 0.0)
-    reach = NormalDist().inv_cdf((1 + level) / 2) * spread
-    return Difference(value, value - reach, value + reach, 2 * NormalDist().cdf(-abs(value) / spread))
-
-
 def paired_bootstrap(
     metric: Metric, first: Scores, second: Scores, *, level: float = 0.95, resamples: int = 1000, seed: int = 0
 ) -> Difference:
@@ -129,14 +109,25 @@ class MeanAuroc:
         >>> MeanAuroc.of(([3.0, 2.0, 4.0], {"a": [1.0, 2.5], "b": [0.0, 1.0]})).value
         0.9166666666666667
         """
-        inner = as_scores(scores[0], "id_scores")
-        return cls.over([_one(inner, as_scores(ood, name)) for name, ood in scores[1].items()])
+        inner, sets = _sets(scores)
+        return cls.over([cls._of_set(inner, ood) for ood in sets.values()])
+
+    @classmethod
+    def _of_set(cls, inner: Floats, outer: Floats) -> MeanAuroc:
+        from scipy.stats import rankdata  # takes a second
+
+        n_id, n_ood = len(inner), len(outer)
+        if min(n_id, n_ood) < 2:
+            raise InputError("a variance needs at least two ID and two OOD images")
+        ranks = rankdata(np.concatenate([inner, outer]))
+        # for each image the share of the other side that it is ranked against correctly
+        inside = (ranks[:n_id] - rankdata(inner)) / n_ood
+        outside = 1 - (ranks[n_id:] - rankdata(outer)) / n_id
+        return cls(auroc(inner, outer), inside, (outside,))
 
     @classmethod
     def over(cls, sets: Sequence[MeanAuroc]) -> MeanAuroc:
         """The mean over OOD sets that share their ID images."""
-        if not sets:
-            raise InputError("there is no OOD set to average over")
         inside = np.mean([each.inside for each in sets], axis=0)
         outside = tuple(part / len(sets) for each in sets for part in each.outside)
         return cls(float(np.mean([each.value for each in sets])), inside, outside)
@@ -151,25 +142,19 @@ class MeanAuroc:
     def minus(self, other: MeanAuroc, level: float = LEVEL) -> Difference:
         """The difference of two methods on the same images."""
         self._check(other)
-        outside = tuple(a - b for a, b in zip(self.outside, other.outside, strict=True))
-        return _normal_difference(self.value - other.value, _spread(self.inside - other.inside, outside), level)
+        check_fraction("level", level)
+        value = self.value - other.value
+        gaps = [a - b for a, b in zip((self.inside, *self.outside), (other.inside, *other.outside), strict=True)]
+        spread = float(np.sqrt(sum(gap.var(ddof=1) / len(gap) for gap in gaps)))
+        if spread == 0:  # both rank every pair alike
+            return Difference(value, value, value, 1.0 if value == 0 else 0.0)
+        reach = NormalDist().inv_cdf((1 + level) / 2) * spread
+        return Difference(value, value - reach, value + reach, 2 * NormalDist().cdf(-abs(value) / spread))
 
     def _check(self, other: MeanAuroc) -> None:
         mine, theirs = ([len(self.inside), *map(len, self.outside)], [len(other.inside), *map(len, other.outside)])
         if mine != theirs:
             raise InputError(f"both must be of the same images, got {mine} and {theirs} ID and OOD images")
-
-
-def _one(inner: Floats, outer: Floats) -> MeanAuroc:
-    if min(len(inner), len(outer)) < 2:
-        raise InputError("a variance needs at least two ID and two OOD images")
-    inside, outside = _compute_placements(inner, outer)
-    return MeanAuroc(auroc(inner, outer), inside, (outside,))
-
-
-def _spread(inside: Floats, outside: tuple[Floats, ...]) -> float:
-    variances = (part.var(ddof=1) / len(part) for part in (inside, *outside))
-    return float(np.sqrt(sum(variances)))
 
 
 def find_tied_with_best(means: Mapping[str, MeanAuroc]) -> tuple[str, dict[str, float]]:

@@ -149,7 +149,7 @@ class Classifier:
                 output, calls = linear_maps.read_layers(self.net, images, [layer], factor)
                 maps = calls[layer]
             else:
-                output, maps = linear_maps.read_maps(self.net, images, None, linear_maps.Enlarge(call.order, factor))
+                output, maps = linear_maps.read_maps(self.net, images, enlarge={call.order: factor})
             given = linear_maps.list_outputs(output)[self._place].reshape(len(images), -1)
             if bool(torch.isfinite(given).all()) and all(why_not_head([each], given) is not None for each in maps):
                 raise HeadError(

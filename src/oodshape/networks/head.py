@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -13,9 +13,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from oodshape.core.errors import InputError
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 AT_ONCE = 1 << 18  # bytes of weights that are hashed
 TINY = 1e-12  # a distance that is none
@@ -104,7 +101,7 @@ class Head:
     @cached_property
     def closeness(self) -> Tensor:
         """[C, C]: 1 over the distances between the weights of different classes; 0 where they are the same."""
-        apart = torch.cdist(self.weight, self.weight)
+        apart = self.distances
         return torch.where(apart > TINY, apart.clamp_min(TINY).reciprocal(), 0.0).fill_diagonal_(0.0)
 
     def logits(self, features: Tensor) -> Tensor:

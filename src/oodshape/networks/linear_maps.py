@@ -16,6 +16,7 @@ from oodshape.core.errors import InputError, NotTaken
 from oodshape.core.files import one_line
 from oodshape.networks.head import Head
 
+Enlarge = Mapping[int, float]  # by how many linear maps run before one: what its input is multiplied by
 HUGE = 1e18  # a larger feature or logit is an overflow: its square is infinite in float32
 
 
@@ -38,23 +39,10 @@ class MapCall:
         return Head.of((self.weight, self.bias))
 
 
-@dataclass(frozen=True)
-class Enlarge:
-    """Multiplies what one linear map of a pass is given: a layer behind the head that changes large logits is seen."""
-
-    order: int  # how many linear maps run before it
-    factor: float
-
-    def arguments(self, function: Any, args: Any) -> Any:
-        """The arguments with the map's input multiplied."""
-        place = 1 if function is torch.addmm else 0
-        return tuple(each * self.factor if at == place else each for at, each in enumerate(args))
-
-
 class LinearMapReader(TorchFunctionMode):
     """Sees the linear maps that run, and a number or a vector that is applied to what they gave."""
 
-    def __init__(self, n: int, enlarge: Enlarge | None = None) -> None:
+    def __init__(self, n: int, enlarge: Enlarge) -> None:
         """Of a batch of n images."""
         super().__init__()
         self.n, self.where, self.enlarge, self._seen = n, "", enlarge, 0
@@ -65,8 +53,9 @@ class LinearMapReader(TorchFunctionMode):
         """The function's own result, looked at."""
         kwargs = kwargs or {}
         seen = _MAPS[function](*args, **kwargs) if function in _MAPS else None
-        if seen is not None and self.enlarge is not None and self.enlarge.order == self._seen:
-            args = self.enlarge.arguments(function, args)
+        if seen is not None and self._seen in self.enlarge:
+            place, factor = 1 if function is torch.addmm else 0, self.enlarge[self._seen]
+            args = tuple(each * factor if at == place else each for at, each in enumerate(args))
             seen = _MAPS[function](*args, **kwargs)
         before = None
         if function in _CHANGES and len(args) == 2 and not kwargs:
@@ -229,9 +218,10 @@ def read_maps(
 ) -> tuple[Any, list[MapCall]]:
     """One forward pass in eval mode: what the network gives, and every linear map in it, or inside one module.
 
-    Whatever the layers are called: functions, 1 x 1 convolutions and products of matrices are seen as they run.
+    Whatever the layers are called: functions, 1 x 1 convolutions and products of matrices are seen as they run. The
+    input of the maps in `enlarge` is multiplied.
     """
-    reader, running = LinearMapReader(len(images), enlarge), list[str]()
+    reader, running = LinearMapReader(len(images), enlarge or {}), list[str]()
 
     def enter(name: str) -> None:
         running.append(name)

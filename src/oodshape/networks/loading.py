@@ -3,28 +3,34 @@
 from __future__ import annotations
 
 import difflib
+import sys
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Any, TypeVar, Unpack
+from unittest.mock import patch
 
+import torch
 from torch import Tensor, nn
 
 from oodshape.core.errors import InputError
 from oodshape.core.files import one_line
+from oodshape.core.machine import OFFLINE, is_offline
 from oodshape.core.options import HeadOptions, ModelOptions, OpenKeywords, make_options, takes_options
+from oodshape.core.progress import announce
 from oodshape.core.user_code import import_object, locate_failure, working_directory
 from oodshape.images.decode.preprocessing import Interpolation, Preprocessing, Resize
 from oodshape.networks import zoo
 from oodshape.networks.classifier import Classifier
 from oodshape.networks.device import find_device
-from oodshape.networks.hugging_face import from_hugging_face
+from oodshape.networks.hugging_face import HEAD, PROMPT, ZeroShot, from_hugging_face
 from oodshape.networks.model_names import FORMS, imagenet_classes, no_model_error
-from oodshape.networks.published_weights import load_published
 from oodshape.networks.torch_export import load_archive
 from oodshape.networks.weights import count_classes, is_torchscript, load_weights
-from oodshape.networks.zero_shot import HEAD, PROMPT, ZeroShot
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, eq=False)
@@ -287,3 +293,32 @@ def _filled(
     net = make(**plain) if num_classes is None else make(**plain, num_classes=num_classes)
     load_weights(net, weights)
     return net
+
+
+def load_published(what: str, load: Callable[[], T]) -> T:
+    """Call `load`, without network access if the cache of a hub is complete.
+
+    A download is announced in one line; offline it is an error. `load` raises OSError for what it cannot get.
+    """
+    hub = sys.modules.get("huggingface_hub.constants")
+    # before huggingface_hub 1.0, an open session stays offline or online, whatever is asked later
+    reset_sessions = getattr(sys.modules.get("huggingface_hub.utils"), "reset_sessions", lambda: None)
+    reset_sessions()
+    try:
+        with (
+            patch.object(torch.hub, "urlopen", side_effect=OSError("not in the cache")),
+            patch.object(hub, "HF_HUB_OFFLINE", True) if hub else nullcontext(),
+        ):
+            return load()
+    except OSError:
+        if is_offline():
+            raise InputError(
+                f"{what}: not in the cache of its hub, and --offline or {OFFLINE} forbids downloads; give a file with "
+                "--weights (weights=...), or allow the download"
+            ) from None
+    announce(f"downloading {what} into the cache of its hub")
+    reset_sessions()
+    try:
+        return load()
+    except OSError as error:  # no connection, no such file at the publisher's
+        raise InputError(f"cannot get {what} ({one_line(error)}); give a file with weights") from None

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from oodshape.benchmark.plan import BenchOptions, Plan
+from oodshape.benchmark.bench_model import BenchOptions
+from oodshape.benchmark.plan import Plan
 from oodshape.benchmark.results import RunResults
 from oodshape.benchmark.run import run_plan
 from oodshape.benchmark.spec import Benchmark
 from oodshape.core.files import replacing
 from oodshape.report.pages.benchmark_page import write_benchmark_page
 from oodshape.report.tables.markdown_latex import frame_latex, frame_markdown, to_latex, to_markdown
-from oodshape.report.tables.named_tables import Kind, by_ood, make_named_tables
-from oodshape.report.tables.openood import is_openood, openood_tables, show_openood
-from oodshape.report.tables.table import DEFAULT_COLUMNS, Column, Table
+from oodshape.report.tables.named_tables import Kind, make_named_tables
+from oodshape.report.tables.openood import openood_tables, show_openood
+from oodshape.report.tables.table import DEFAULT_COLUMNS, Column
 from oodshape.report.tables.terminal import print_table
 
 if TYPE_CHECKING:
@@ -41,10 +41,16 @@ def write_report(
 ) -> None:
     """Write report.html, table.md and table.tex; the tables start with those of the kind asked for."""
     tables = make_named_tables(results, kind, paper=paper, columns=columns)
-    tables += [] if kind == "ood" else [by_ood(results, model, columns=columns) for model in results.names("model")]
+    tables += [] if kind == "ood" else make_named_tables(results, "ood", columns=columns)
     folder.mkdir(parents=True, exist_ok=True)
     write_benchmark_page(results, folder / "report.html", columns)
-    _write_tables(tables, folder, results)
+    for name, render, render_frame in (
+        ("table.md", to_markdown, frame_markdown),
+        ("table.tex", to_latex, frame_latex),
+    ):
+        texts = [*(render_frame(*part) for part in openood_tables(results)), *map(render, tables)]
+        with replacing(folder / name) as temporary:
+            temporary.write_text("\n".join(texts), encoding="utf-8")
 
 
 def print_report(
@@ -59,12 +65,3 @@ def print_report(
     show_openood(results, console)
     for part in make_named_tables(results, kind, paper=paper, columns=columns, ranked=True):
         print_table(part, console)
-
-
-def _write_tables(tables: Sequence[Table], folder: Path, results: RunResults) -> None:
-    first = list(openood_tables(results)) if is_openood(results) else []
-    renderers = (("table.md", to_markdown, frame_markdown), ("table.tex", to_latex, frame_latex))
-    for name, render, render_frame in renderers:
-        texts = [*(render_frame(*part) for part in first), *(render(part) for part in tables)]
-        with replacing(folder / name) as temporary:
-            temporary.write_text("\n".join(texts), encoding="utf-8")

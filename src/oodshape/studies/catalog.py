@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+
+from matplotlib.figure import Figure
+from pandas import DataFrame
 
 from oodshape.core.errors import InputError, unknown
 from oodshape.studies import figures, optfs_variants, tables
@@ -13,10 +15,6 @@ from oodshape.studies.compare_methods import average_by_family, compare_methods,
 from oodshape.studies.load_networks import StudyNetwork
 from oodshape.studies.shaping_functions import profile_shapes, profile_weights
 from oodshape.studies.tables import tabulate_means, tabulate_rows
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-    from pandas import DataFrame
 
 
 @dataclass(frozen=True)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, get_args
+from typing import Any, get_args
 
 import numpy as np
+from pandas import DataFrame
 
 from oodshape.core.progress import announce
 from oodshape.core.user_code import locate_failure
@@ -14,9 +15,6 @@ from oodshape.methods.shapes.optfs import OptFS
 from oodshape.metrics.registry import DEFAULT_METRICS
 from oodshape.networks.model_names import Family
 from oodshape.studies.load_networks import StudyNetwork
-
-if TYPE_CHECKING:
-    from pandas import DataFrame
 
 # a score or method, and the same on features shaped by OptFS
 PAIRS = (
@@ -40,8 +38,6 @@ def measure_sets(network: StudyNetwork, detector: Detector, **columns: Any) -> l
 
 def measure_all(network: StudyNetwork, detectors: Mapping[str, Detector], column: str) -> DataFrame:
     """Measure several detectors; `column` holds their names."""
-    from pandas import DataFrame
-
     return DataFrame([row for name, each in detectors.items() for row in measure_sets(network, each, **{column: name})])
 
 
@@ -73,8 +69,6 @@ def compare_methods(network: StudyNetwork) -> DataFrame:
     Methods that perturb images are left out, and those that select by a proxy OOD set if there is none. The OOD sets
     are all of them, or the requested one. A method that fails is announced, and has no figures.
     """
-    from pandas import DataFrame
-
     rows: list[dict[str, Any]] = []
     for name, method in network.compared.items():
         if needs_features_only(method) or (network.proxy and method.wants_proxy):
@@ -92,8 +86,6 @@ def average_by_family(frame: DataFrame) -> DataFrame:
     Takes the columns network, family, method and auroc. The OOD sets of a network are averaged first, so that each
     network has the same weight. A method that is missing on one network of a family gets NaN.
     """
-    from pandas import DataFrame
-
     order = frame["method"].unique()
     means = frame.groupby(["method", "network"], sort=False)["auroc"].mean().unstack("network").loc[order]
     families = frame.drop_duplicates("network").set_index("network")["family"][means.columns]

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from pandas import DataFrame
 
 from oodshape.methods.records import FEATURED
 from oodshape.report.method_styles import display_name
 from oodshape.report.palette import ID_COLOR, OOD_COLOR, PALE, TEXT, WASH
 from oodshape.studies import plotting
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-    from pandas import DataFrame
 
 AUROC, FPR = "AUROC (%)", "FPR95 (%)"
 # the paper's figure of shaping functions: element-wise methods, then whole-vector methods

@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from oodshape.benchmark.plan import BenchModel, BenchOptions, apply_settings, select_methods
+from oodshape.benchmark.bench_model import BenchModel, BenchOptions
+from oodshape.benchmark.plan import apply_settings, select_methods
 from oodshape.benchmark.run import extract_networks
 from oodshape.benchmark.spec import AUTHORS, ID_SETS, Benchmark
 from oodshape.core.errors import InputError

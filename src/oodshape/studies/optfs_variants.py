@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from pandas import DataFrame, concat
 
 from oodshape.features.features import Features
 from oodshape.methods.registry import METHODS
@@ -15,9 +16,6 @@ from oodshape.metrics.detection import auroc
 from oodshape.studies.compare_methods import find_optfs, measure_all, measure_sets
 from oodshape.studies.load_networks import StudyNetwork
 from oodshape.studies.theta import cosine, fit_dynamic, fit_with_ood, interval_columns, measure_changed
-
-if TYPE_CHECKING:
-    from pandas import DataFrame
 
 NUMBERS = (0, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 TAILS = (0.0, 0.0001, 0.0005, 0.001, 0.005, 0.01, 0.05, 0.1)  # the paper's eight percentile pairs
@@ -60,8 +58,6 @@ def sweep_limits(network: StudyNetwork, tails: Sequence[float] = TAILS) -> DataF
 
 
 def _sweep(network: StudyNetwork, setting: str, values: Sequence[float]) -> DataFrame:
-    from pandas import DataFrame
-
     methods, rows = network.methods, []
     for value in values:
         settings: Any = {setting: value}
@@ -76,8 +72,6 @@ def _sweep(network: StudyNetwork, setting: str, values: Sequence[float]) -> Data
 
 def compare_dynamic(network: StudyNetwork) -> DataFrame:
     """Return curve, left, right, theta with the network's classes and with changing ones, and the changed ratios."""
-    from pandas import DataFrame, concat
-
     fixed = network.methods["optfs-v"].fit(network.train).shape
     dynamic = fit_dynamic(network.train, optfs=find_optfs(network.methods))
     columns = {**interval_columns(dynamic.edges), **vars(measure_changed(network.train, fixed))}
@@ -92,8 +86,6 @@ def validate_term(network: StudyNetwork) -> DataFrame:
     a and b are the mean impacts of the training set and of the OOD set. auroc_with is that of theta ~ a - b on the same
     OOD set, auroc_without that of theta ~ a; both with the V score.
     """
-    from pandas import DataFrame
-
     train, id_test = network.train, network.id_test
     vanilla = METHODS["optfs-v"].fit(train)
     assert isinstance(vanilla.shape, PiecewiseConstant)
@@ -119,8 +111,6 @@ def project_impacts(table: DataFrame) -> DataFrame:
 
     orthogonal is the length of b orthogonal to a, and turned the angle between a and a - b in degrees.
     """
-    from pandas import DataFrame
-
     cosines, ratio = table["cosine"].clip(-1, 1), table["norm_ratio"]
     x, y = ratio * cosines, ratio * np.sqrt(1 - cosines**2)
     degrees, turned = np.degrees(np.arccos(cosines)).round(9), np.degrees(np.arctan2(y, 1 - x))

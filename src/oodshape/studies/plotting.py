@@ -6,21 +6,23 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
+
+from matplotlib import style as matplotlib_style
+from matplotlib.axes import Axes
+from matplotlib.axis import Axis
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import LogLocator, NullLocator
+from pandas import DataFrame
 
 from oodshape.core.files import replacing
 from oodshape.report.method_styles import CHOICE, FAMILIES, display_name, method_family, method_style
 from oodshape.report.palette import INKS, OOD_COLOR, PALE, TEXT, WASH
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.axis import Axis
-    from matplotlib.figure import Figure
-    from pandas import DataFrame
-
 WIDTH, WIDE = 3.3, 6.9  # inches: one column of a paper, and both
 ACROSS = 4  # networks next to each other
-FORMATS = ("svg", "pdf", "png")
+FORMATS: dict[str, Any] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}, "png": {}}  # with metadata
 MARKERS = dict(zip(FAMILIES, ("o", "s", "D", "^", "*", "P"), strict=True))
 FLOOR = 0.01  # percent: the smallest drawn distance from an AUROC of 100
 TOWARDS = "logarithmic towards 100"
@@ -41,8 +43,6 @@ _VARIANTS: dict[str, tuple[str, Any]] = {
 @contextmanager
 def use_style() -> Iterator[None]:
     """Apply the matplotlib settings of all figures."""
-    from matplotlib import style as matplotlib_style
-
     colors = dict.fromkeys(("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color"), TEXT)
     with matplotlib_style.context(["oodshape.studies.paper", colors]), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph .* missing", UserWarning)
@@ -51,8 +51,6 @@ def use_style() -> Iterator[None]:
 
 def create_panels(height: float, rows: int = 1, columns: int = 1, **settings: Any) -> tuple[Figure, list[Axes]]:
     """Create a figure as wide as a column of a paper, or as both for several columns, and its axes, row by row."""
-    from matplotlib.figure import Figure
-
     figure = Figure(figsize=(WIDTH if columns == 1 else WIDE, height), layout="constrained")
     axes = figure.subplots(rows, columns, squeeze=False, **settings)
     return figure, list(axes.ravel())
@@ -116,14 +114,12 @@ def add_legend(figure: Figure, columns: int, handles: Any = None, labels: Any = 
 
 def save_figure(figure: Figure, folder: Path, name: str) -> list[Path]:
     """Write the figure as SVG, PDF and PNG, and return the paths."""
-    stamps: dict[str, Any] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}, "png": {}}
     folder.mkdir(parents=True, exist_ok=True)
-    paths = [folder / f"{name}.{kind}" for kind in FORMATS]
     with use_style():
-        for path, kind in zip(paths, FORMATS, strict=True):
-            with replacing(path) as temporary:
-                figure.savefig(temporary, format=kind, dpi=220, metadata=stamps[kind])
-    return paths
+        for kind, metadata in FORMATS.items():
+            with replacing(folder / f"{name}.{kind}") as temporary:
+                figure.savefig(temporary, format=kind, dpi=220, metadata=metadata)
+    return [folder / f"{name}.{kind}" for kind in FORMATS]
 
 
 class Point(NamedTuple):
@@ -142,8 +138,6 @@ def missing_percent(auroc: float) -> float:
 
 def scale_toward_hundred(axes: Axes, *sides: str) -> None:
     """Make axes ("x", "y") of `missing_percent` logarithmic, and label them with the AUROC."""
-    from matplotlib.ticker import LogLocator, NullLocator
-
     for side in sides:
         axis: Axis = getattr(axes, f"{side}axis")
         getattr(axes, f"set_{side}scale")("log")
@@ -194,8 +188,6 @@ def name_points(axes: Axes, points: Sequence[Point], pale: Sequence[Point] = ())
 
 def add_family_legend(figure: Figure, names: Sequence[str], more: Mapping[str, Any]) -> None:
     """Add a legend of the families of these methods, and of `more` lines by label, below the axes."""
-    from matplotlib.lines import Line2D
-
     first = {method_family(name): name for name in reversed(names)}
     looks: dict[str, Any] = {
         title: {"linestyle": "none", "marker": MARKERS[own], "color": method_style(first[own]).color}

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+from pandas import DataFrame, concat
 
 from oodshape.benchmark.results import CONVENTION
 from oodshape.core.files import replacing
@@ -16,9 +17,6 @@ from oodshape.studies.catalog import STUDIES
 from oodshape.studies.load_networks import StudyNetwork
 from oodshape.studies.tables import supported_decimals
 
-if TYPE_CHECKING:
-    from pandas import DataFrame
-
 
 def write_study(name: str, networks: Sequence[StudyNetwork], folder: Path, *, paper: bool = False) -> Iterator[Path]:
     """Run a study and write its table (CSV, Markdown, LaTeX) and figures (SVG, PDF, PNG); yield each path.
@@ -27,7 +25,7 @@ def write_study(name: str, networks: Sequence[StudyNetwork], folder: Path, *, pa
     """
     study = STUDIES[name]
     frame = compute_study(name, networks)
-    table, notes = study.tabulate(frame, _decimals(networks)), _notes(networks)
+    table, notes = study.tabulate(frame, supported_decimals(fewest_images(networks))), _notes(networks)
     if paper and name in paper_tables.STUDIES:
         id_sets = {network.name: network.id_set for network in networks}
         table, more = paper_tables.compare_study_with_paper(name, frame, id_sets)
@@ -49,16 +47,8 @@ def write_study(name: str, networks: Sequence[StudyNetwork], folder: Path, *, pa
             yield from plotting.save_figure(figure, folder, stem)
 
 
-def print_study(name: str, networks: Sequence[StudyNetwork]) -> str:
-    """Run a study and return its table as Markdown with title and notes."""
-    table = STUDIES[name].tabulate(compute_study(name, networks), _decimals(networks))
-    return frame_markdown(table, STUDIES[name].title, _notes(networks))
-
-
 def compute_study(name: str, networks: Sequence[StudyNetwork]) -> DataFrame:
     """Return the tidy rows of a study for all networks, with the columns network and family first."""
-    from pandas import concat
-
     frames = []
     for network in networks:
         frame = STUDIES[name].compute(network)
@@ -68,20 +58,16 @@ def compute_study(name: str, networks: Sequence[StudyNetwork]) -> DataFrame:
     return concat(frames, ignore_index=True)
 
 
-def _fewest_images(networks: Sequence[StudyNetwork]) -> int:
+def fewest_images(networks: Sequence[StudyNetwork]) -> int:
     """Return the smallest number of images that a mean over OOD sets is based on."""
     return min(min(len(each.id_test), sum(map(len, each.ood.values()))) for each in networks)
-
-
-def _decimals(networks: Sequence[StudyNetwork]) -> int:
-    return supported_decimals(_fewest_images(networks))
 
 
 def _notes(networks: Sequence[StudyNetwork]) -> list[str]:
     return [
         f"Percent where a column says {', '.join(metric.head for metric in DEFAULT_METRICS)} or r; {CONVENTION}.",
         " ".join(metric.note for metric in DEFAULT_METRICS),
-        f"One image can change a mean over OOD sets by {100 / _fewest_images(networks):.2g} points; "
+        f"One image can change a mean over OOD sets by {100 / fewest_images(networks):.2g} points; "
         "the number of decimals follows from this.",
         *(network.describe() for network in networks),
     ]

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from pandas import DataFrame, concat
 
 from oodshape.core.errors import InputError
 from oodshape.features.features import Features
@@ -16,9 +17,6 @@ from oodshape.methods.slots import Shape
 from oodshape.methods.training_set import Training
 from oodshape.studies.load_networks import StudyNetwork
 from oodshape.studies.theta import fit_with_ood, interval_columns
-
-if TYPE_CHECKING:
-    from pandas import DataFrame
 
 Array = NDArray[Any]
 BY_VALUE = ("react", "bfact", "vra-p")  # theta is a function of the feature value
@@ -32,8 +30,6 @@ def profile_shapes(network: StudyNetwork) -> DataFrame:
     ASH: mean and standard deviation of f(z) / z over the values z != 0 of ID and OOD features in the interval; count is
     their number. A method that cannot be fitted has no rows.
     """
-    from pandas import DataFrame, concat
-
     train, methods, sets = network.train, network.methods, (network.id_test, network.ood[network.real])
     training = Training.of(train)
     ours = OptFS().fit(training)
@@ -94,8 +90,6 @@ def profile_weights(network: StudyNetwork, optfs: OptFS = OptFS()) -> DataFrame:
 
     The intervals are those of OptFS on the training set; the sets are the ID test set and the real OOD set.
     """
-    from pandas import DataFrame, concat
-
     edges = optfs.fit(Training.of(network.train)).edges
     parts = []
     for name, features in {"ID": network.id_test, f"OOD ({network.real})": network.ood[network.real]}.items():

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
+from pandas import DataFrame
 
 from oodshape.methods.registry import METHODS
 from oodshape.metrics.registry import DEFAULT_METRICS
 from oodshape.studies.compare_methods import average_by_family
 from oodshape.studies.shaping_functions import mean_std
 from oodshape.studies.theta import cosine
-
-if TYPE_CHECKING:
-    from pandas import DataFrame
 
 METRICS = {metric.name: metric.head for metric in DEFAULT_METRICS}
 ANGLES = ("degrees", "turned")
@@ -52,8 +49,6 @@ def tabulate_means(
     frame: DataFrame, digits: int = 1, *, index: list[str], also: Sequence[str] = (), descending: str = ""
 ) -> DataFrame:
     """Return a row per setting with FPR95 and AUROC per network, means over OOD sets; `also` are more numbers."""
-    from pandas import DataFrame
-
     networks = list(frame["network"].unique())
     frame = frame.sort_values(descending, ascending=False, kind="stable") if descending else frame
     rows = []
@@ -81,8 +76,6 @@ def tabulate_rows(frame: DataFrame, digits: int = 1) -> DataFrame:
 
 def tabulate_dynamic(frame: DataFrame, digits: int = 1) -> DataFrame:
     """Return per network: r without and with bias, images, and the cosine of the fixed and the dynamic theta."""
-    from pandas import DataFrame
-
     rows = []
     for network, part in frame.groupby("network", sort=False):
         thetas = [curve["theta"].to_numpy(float) for _, curve in part.groupby("curve", sort=False)]
@@ -101,8 +94,6 @@ def tabulate_dynamic(frame: DataFrame, digits: int = 1) -> DataFrame:
 
 def tabulate_shaping(frame: DataFrame, digits: int = 1) -> DataFrame:
     """Return per network and curve: the cosine of its theta with that of OptFS with OOD data."""
-    from pandas import DataFrame
-
     rows = []
     for network, part in frame.groupby("network", sort=False):
         curves = {str(name): curve for name, curve in part.groupby("curve", sort=False)}

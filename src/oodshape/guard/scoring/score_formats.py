@@ -252,6 +252,8 @@ def find_writer(out: Path) -> Write:
     found = {".csv": _write_csv, ".jsonl": _write_json, ".ndjson": _write_json, ".parquet": _write_parquet}
     if out.suffix.lower() not in found:
         raise InputError(f"{out} must end in .csv, .jsonl or .parquet")
+    if out.suffix.lower() == ".parquet":
+        _import_parquet()
     return found[out.suffix.lower()]
 
 

@@ -15,13 +15,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from oodshape.core.values import Sizes
+from oodshape.core.values import Sizes, freeze_array
 from oodshape.features.kernels import TINY
 from oodshape.features.moments import Statistic
 from oodshape.methods.slots import Evidence, FittedScore, ScoreRecipe
 from oodshape.methods.training_set import CHECKED, Classes, Training, uses_labels
 
 PREDICTED = frozenset([Statistic.COUNTS, Statistic.CLASS_SUMS])
+AT_ONCE = 256  # classes: copies of all sums would be large where there are many
 SMALLEST = 1e-30  # of a mean probability: its logarithm must be finite
 
 
@@ -43,8 +44,14 @@ class KlMatching(ScoreRecipe):
     needs = frozenset([Statistic.COUNTS, Statistic.SOFTMAX_SUMS])
 
     def fit(self, train: Training) -> Templates:
-        means, seen = train.moments(self.needs).means(Statistic.SOFTMAX_SUMS)
-        return Templates(np.log(np.maximum(means[seen], SMALLEST)))
+        parts = train.moments(self.needs).parts
+        sums, counts = parts[Statistic.SOFTMAX_SUMS], parts[Statistic.COUNTS]
+        seen = np.flatnonzero(counts)
+        logs = np.empty((len(seen), len(counts)), np.float32)
+        for first in range(0, len(seen), AT_ONCE):
+            some = seen[first : first + AT_ONCE]
+            logs[first : first + AT_ONCE] = np.log(np.maximum(sums[some] / counts[some, None], SMALLEST))
+        return Templates(freeze_array(logs))
 
 
 class Pattern(FittedScore):

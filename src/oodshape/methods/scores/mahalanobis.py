@@ -14,13 +14,14 @@ from oodshape.core.errors import InputError
 from oodshape.core.values import Sizes, copy_frozen, freeze_array
 from oodshape.features.features import Features
 from oodshape.features.moments import Statistic
-from oodshape.features.sum_kernels import invert_upper
+from oodshape.features.sum_kernels import add_products, invert_upper, mirror, multiply_upper
 from oodshape.methods.slots import Evidence, FittedScore, ScoreRecipe
 from oodshape.methods.training_set import CHECKED, Classes, Training, uses_labels
 
 Array = NDArray[Any]
 D = TypeVar("D", bound="Mds")
 Shrinkage = Literal["oas", "likelihood"]
+FEW = 16  # rows: products of fewer take the time in which the matrix is read
 AT_ONCE = 256  # classes, and columns of a matrix: no copy is made of all of them
 
 
@@ -33,15 +34,21 @@ class Clusters(FittedScore):
     unit: bool = field(default=True, kw_only=True)
 
     def of(self, seen: Evidence) -> Tensor:
-        z = self.centred(seen) @ self.tensor("whitening", seen.features)
+        z = self.whitened(seen, "whitening")
         means = self.tensor("means", z)
-        nearest = (means.square().sum(dim=1) - 2 * z @ means.T).argmin(dim=1)
+        lengths = self.keep("lengths", z, lambda: means.square().sum(dim=1))
+        nearest = (lengths - 2 * z @ means.T).argmin(dim=1)
         # the difference itself: where classes lie far apart, that of squared lengths would be rounding
         return -(z - means.index_select(0, nearest)).square().sum(dim=1)
 
-    def centred(self, seen: Evidence) -> Tensor:
-        """[n, M] features, of length 1 if `unit`, minus the center."""
-        return (seen.directions if self.unit else seen.features) - self.tensor("center", seen.features)
+    def whitened(self, seen: Evidence, name: str) -> Tensor:
+        """[n, M] features, of length 1 if `unit`, minus the center, times a matrix; fitted ones are upper triangles."""
+        z = (seen.directions if self.unit else seen.features) - self.tensor("center", seen.features)
+        matrix = self.tensor(name, z)
+        if torch.compiler.is_compiling() or len(z) < FEW:
+            return z @ matrix
+        below = self.keep(f"{name} below", z, lambda: matrix.tril(-1).any())
+        return z @ matrix if below else multiply_upper(z, matrix)
 
 
 class RelativeClusters(Clusters):
@@ -51,8 +58,7 @@ class RelativeClusters(Clusters):
 
     def of(self, seen: Evidence) -> Tensor:
         """Minus the squared distance to the nearest class, relative to the background's."""
-        z = self.centred(seen) @ self.tensor("background", seen.features)
-        return super().of(seen) + z.square().sum(dim=1)
+        return super().of(seen) + self.whitened(seen, "background").square().sum(dim=1)
 
 
 class Unlike(FittedScore):
@@ -177,7 +183,9 @@ class Mds(ScoreRecipe):
         for first in range(0, len(sums), AT_ONCE):
             number = counts[first : first + AT_ONCE, None]
             away = sums[first : first + AT_ONCE] - number * center
-            within.addmm_(torch.from_numpy(away).T, torch.from_numpy(away / np.maximum(number, 1)), alpha=-1.0)
+            means = away / np.maximum(number, 1)
+            add_products(within, torch.from_numpy(away), torch.from_numpy(means), -1.0)
+        mirror(scatter)
         return _Classes(sums, counts, center, scatter, free)
 
     def _around(self, train: Training) -> Array:

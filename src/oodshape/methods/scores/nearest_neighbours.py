@@ -95,7 +95,8 @@ class NeighbourDistance(BankScore):
         """Minus the distance: -||a - b||^2 = 2 (a . b - ||b||^2 / 2 - ||a||^2 / 2)."""
         z, bank = self.around(seen), self.tensor("bank", seen.features)
         halves = -0.5 * z.square().sum(dim=1, keepdim=True)
-        squares = -2 * self.nearest(seen, z, Terms(-0.5 * bank.square().sum(dim=1), halves))[:, -1]
+        columns = self.keep("halves", z, lambda: -0.5 * bank.square().sum(dim=1))
+        squares = -2 * self.nearest(seen, z, Terms(columns, halves))[:, -1]
         # rounding of a product, which changes with the batch, is no distance
         return -torch.where(squares > -4 * ROUNDING * halves[:, 0], squares, 0.0).sqrt()
 
@@ -126,7 +127,8 @@ class Guide(BankScore):
     def of(self, seen: Evidence) -> Tensor:
         """Energy times the guidance; with the center c, a cosine is (a + c) . (b + c)."""
         z, center, bank = self.around(seen), self.tensor("center", seen.features), self.tensor("bank", seen.features)
-        terms = Terms(bank @ center + center @ center, (z @ center)[:, None], self.tensor("energies", z))
+        columns = self.keep("along", z, lambda: bank @ center + center @ center)
+        terms = Terms(columns, (z @ center)[:, None], self.tensor("energies", z))
         return torch.logsumexp(seen.logits, dim=1) * self.nearest(seen, z, terms).mean(dim=1)
 
 
@@ -135,5 +137,4 @@ class NnGuide(Neighbours):
 
     def fit(self, train: Training) -> Guide:
         head, moments = train.head.to("cpu"), train.moments(self.needs)
-        energies = torch.cat([torch.logsumexp(head.logits(rows), dim=1) for rows in moments.bank()])
-        return Guide(*moments.directions, self.k, energies.numpy())
+        return Guide(*moments.directions, self.k, moments.bank_outputs(head)[0].numpy())

@@ -61,10 +61,8 @@ class Vim(ScoreRecipe):
         wanted = self.dimensions or _paper_dimensions(len(values))
         kept = wanted if wanted < filled else filled // 2
         plain = VirtualLogit(origin, vectors[:, : len(values) - kept], 1.0)
-        residual, largest = 0.0, 0.0
-        for rows in moments.bank():
-            residual += float(plain.residual(rows).double().sum())
-            largest += float(head.logits(rows).amax(dim=1).double().sum())
+        residual = sum(float(plain.residual(rows).double().sum()) for rows in moments.bank())
+        largest = float(moments.bank_outputs(head)[1].double().sum())
         return VirtualLogit(plain.origin, plain.complement, largest / residual if residual > 0 else 0.0)
 
 
@@ -116,11 +114,11 @@ class Neco(ScoreRecipe):
         scale = np.sqrt(np.where(variance > UNCHANGED * mean**2, variance, 1.0))
         covariance /= scale
         covariance /= scale[:, None]
-        return Subspace(mean.astype(np.float32), scale, _principal_axes(covariance, self.variance), self.logit)
+        return Subspace(mean.astype(np.float32), scale, _principal_axes(covariance, self.variance)[0], self.logit)
 
 
-def _principal_axes(covariance: NDArray[Any], variance: float) -> NDArray[Any]:
-    """[M, K]: the fewest principal axes of a covariance [M, M] that hold a fraction `variance`.
+def _principal_axes(covariance: NDArray[Any], variance: float) -> tuple[NDArray[Any], NDArray[Any]]:
+    """[M, K]: the fewest principal axes of a covariance [M, M] that hold a fraction `variance`; [M, M - K]: the others.
 
     Of many features they are computed in float32, in half the time: axes of much variance lose nothing by it.
     """
@@ -128,7 +126,8 @@ def _principal_axes(covariance: NDArray[Any], variance: float) -> NDArray[Any]:
     values, axes = (found.numpy() for found in torch.linalg.eigh(matrix))  # ascending
     shares = np.cumsum(np.maximum(values[::-1], 0.0), dtype=np.float64)
     kept = 1 + int(np.searchsorted(shares, (variance - ROUNDING) * shares[-1]))
-    return np.asarray(axes[:, ::-1][:, :kept])
+    split = len(axes) - kept
+    return np.ascontiguousarray(axes[:, split:][:, ::-1]), np.asarray(axes[:, :split], np.float32)
 
 
 class EnergyAndResidual(FittedScore):
@@ -140,14 +139,11 @@ class EnergyAndResidual(FittedScore):
     residual: tuple[float, float] = (0.0, 1.0)
 
     def of(self, seen: Evidence) -> Tensor:
-        pairs = zip(self.terms(seen.directions, seen.logits), (self.energy, self.residual), strict=True)
-        energy, residual = ((value - mean) / std for value, (mean, std) in pairs)
-        return energy - residual
-
-    def terms(self, directions: Tensor, logits: Tensor) -> tuple[Tensor, Tensor]:
-        """[n] energies and [n] residual lengths."""
-        t, axes = directions - self.tensor("mean", directions), self.tensor("axes", directions)
-        return torch.logsumexp(logits, dim=1), torch.linalg.vector_norm(t - (t @ axes) @ axes.T, dim=1)
+        t = seen.directions - self.tensor("mean", seen.directions)
+        axes = self.tensor("axes", t)
+        residual: Tensor = torch.linalg.vector_norm(t - (t @ axes) @ axes.T, dim=1)
+        energy = (torch.logsumexp(seen.logits, dim=1) - self.energy[0]) / self.energy[1]
+        return energy - (residual - self.residual[0]) / self.residual[1]
 
 
 class Cop(ScoreRecipe):
@@ -164,8 +160,9 @@ class Cop(ScoreRecipe):
         moments, head = train.moments(self.needs), train.head.to("cpu")
         mean = moments.parts["unit_scatter_sums"] / train.n
         covariance = moments.parts[Statistic.UNIT_SCATTER] / train.n
-        plain = EnergyAndResidual(mean.astype(np.float32), _principal_axes(covariance, self.variance))
-        found = [plain.terms(normalise_rows(rows), head.logits(rows)) for rows in moments.bank()]
-        energy, residual = (torch.cat(each).double() for each in zip(*found, strict=True))
-        scales = [(float(x.mean()), float(x.std(correction=0).clamp_min(TINY))) for x in (energy, residual)]
-        return EnergyAndResidual(plain.mean, plain.axes, *scales)
+        center, (axes, others) = torch.from_numpy(mean).float(), _principal_axes(covariance, self.variance)
+        outside = torch.from_numpy(others)  # as long as what the axes leave over, by fewer products
+        found = [torch.linalg.vector_norm((normalise_rows(rows) - center) @ outside, dim=1) for rows in moments.bank()]
+        both = (each.double() for each in (moments.bank_outputs(head)[0], torch.cat(found)))
+        scales = [(float(x.mean()), float(x.std(correction=0)) or 1.0) for x in both]
+        return EnergyAndResidual(center.numpy(), axes, *scales)

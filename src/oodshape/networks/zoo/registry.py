@@ -9,14 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import nn
 
-from oodshape.core.errors import InputError
+from oodshape.core.errors import InputError, import_optional
 from oodshape.images.datasets.download_sources import describe_sources, list_sources
 from oodshape.images.decode.preprocessing import CIFAR, DIGITS, IMAGENET, Preprocessing
 from oodshape.networks.model_names import KNOWN, Family, check_zoo_name
@@ -97,9 +96,7 @@ def weights_needed(name: str, folder: Path | None) -> str:
 def library(name: str, extra: str = "timm") -> Any:
     """A library's module, imported when the first of its networks is asked for."""
     try:
-        return import_module(name)
-    except ModuleNotFoundError as error:
-        raise InputError(f"this network needs the extra: pip install 'oodshape[{extra}]' ({error})") from None
+        return import_optional(name, extra, "this network")
     except (ImportError, RuntimeError, AttributeError) as error:
         if "torchvision" in f"{name} {error}":  # timm and transformers import it, and fail with it
             raise InputError(

@@ -23,16 +23,7 @@ from oodshape.report.method_styles import BLOCKS, display_name, method_style, ta
 from oodshape.report.pages.html import document, page_json, read_web, section, write_html
 from oodshape.report.tables.table import DEFAULT_COLUMNS, Column, Table, list_caveats, list_skipped, make_table
 
-SCRIPTS = (
-    "elements.js",
-    "data.js",
-    "filters.js",
-    "table.js",
-    "charts.js",
-    "state.js",
-    "top.js",
-    "page.js",
-)
+SCRIPTS = ("elements.js", "data.js", "filters.js", "table.js", "charts.js", "state.js", "top.js", "page.js")
 COST = ("fit_seconds", "image_ms")
 LESSON = (
     "These networks are tiny: methods that measure distances among features win here. On ImageNet, OptFS has the "
@@ -153,11 +144,6 @@ def write_benchmark_page(
 
     `more` are sections behind the leaderboard: id=(title, HTML).
     """
-    write_html(path, render_page(results, columns, **more))
-
-
-def render_page(results: RunResults, columns: Columns = DEFAULT_COLUMNS, **more: tuple[str, str]) -> str:
-    """The page's HTML."""
     overview = make_table(results, "model")
     parts = {
         "title": escape(overview.title),
@@ -181,7 +167,7 @@ def render_page(results: RunResults, columns: Columns = DEFAULT_COLUMNS, **more:
         for place, each in enumerate(collect_curves(results))
         if each
     )
-    return document(overview.title, body, "\n".join(map(read_web, SCRIPTS)), read_web("page_wide.css"), later)
+    write_html(path, document(overview.title, body, SCRIPTS, "page_wide.css", later))
 
 
 def _sub(results: RunResults) -> str:

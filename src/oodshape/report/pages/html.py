@@ -21,19 +21,20 @@ def read_web(name: str) -> str:
     return (files(__package__) / "web" / name).read_text(encoding="utf-8")
 
 
-def document(title: str, body: str, script: str = "", style: str = "", later: str = "") -> str:
-    """A whole page: the head with the style of all pages, the body, a script, the only one to run, and what it may
-    do without at first."""
-    policy = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
-    if script:
-        policy += f"; script-src 'sha256-{b64encode(sha256(script.encode()).digest()).decode()}'"
-    end = f"<script>{script}</script>\n" if script else ""
+def document(title: str, body: str, scripts: Sequence[str], style: str, later: str = "") -> str:
+    """A whole page: the head with the style of all pages and its own, the body, the files of scripts, the only ones to
+    run, and what they may do without at first."""
+    script = "\n".join(map(read_web, scripts))
+    digest = b64encode(sha256(script.encode()).digest()).decode()
+    policy = f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
+    styles = page_css() + read_web("page.css") + read_web(style)
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
-        f"<title>{escape(title)}</title>\n<style>\n{page_css()}{read_web('page.css')}{style}</style>\n</head>\n"
-        f'<body>\n<a class="skip" href="#main">Skip to content</a>\n{body}\n{end}{later}</body>\n</html>\n'
+        f"<title>{escape(title)}</title>\n<style>\n{styles}</style>\n</head>\n"
+        f'<body>\n<a class="skip" href="#main">Skip to content</a>\n{body}\n'
+        f"<script>{script}</script>\n{later}</body>\n</html>\n"
     )
 
 

@@ -63,7 +63,7 @@ def render_scored_page(
         "data": page_json({**data, "guard": shlex.quote(Path(origin.guard).name or "guard.safetensors")}),
     }
     body = re.sub(r"\{\{(\w+)\}\}", lambda found: parts[found[1]], read_web("scored.html").rstrip())
-    return document(title, body, "\n".join(map(read_web, SCRIPTS)), read_web("scored.css"))
+    return document(title, body, SCRIPTS, "scored.css")
 
 
 def _facts(guard: Fitted, origin: Origin) -> list[tuple[str, str]]:

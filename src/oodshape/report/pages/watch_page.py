@@ -23,7 +23,7 @@ from oodshape.guard.watch.watch import MIDDLE, Watch
 from oodshape.images.decode.preprocessing import make_thumbnail
 from oodshape.images.decode.read import open_image
 from oodshape.images.sources.storage import is_remote
-from oodshape.report.pages.html import banner, document, page_json, read_web, section, tiles, write_html
+from oodshape.report.pages.html import banner, document, page_json, section, tiles, write_html
 
 SCRIPTS = ("elements.js", "watch.js")
 POINTS = 60  # of a curve, where the history has more
@@ -71,7 +71,7 @@ def write_watch_page(watch: Watch, path: str | Path, rejected: Iterable[tuple[in
     body = "\n".join([*top, *(section(name, head, text) for name, (head, text) in parts.items())])
     end = f'<script type="application/json" id="data">{page_json(data)}</script>'
     text = f'<header><nav aria-label="Sections">{links}</nav>{theme}</header>\n<main id="main">\n{body}\n</main>\n{end}'
-    write_html(path, document("Watch", text, "\n".join(map(read_web, SCRIPTS)), read_web("scored.css")))
+    write_html(path, document("Watch", text, SCRIPTS, "scored.css"))
     return listed if count else None
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Literal
+from typing import Literal, get_args
 
 from oodshape.benchmark.results import RunResults
 from oodshape.core.errors import InputError
@@ -32,36 +32,21 @@ def make_named_tables(
         columns: The columns of each model or OOD set.
         ranked: Whether the best by the first column stand on top; otherwise methods are in the order of their records.
     """
-    if kind == "ood":
-        models = results.names("model")
-        known = [model for model in models if any(place[0::2] == ("ood", model) for place in paper_figures())]
-        shown = known or models
-        return [
-            by_ood(results, model, paper=paper and model in shown, columns=columns, ranked=ranked) for model in models
-        ]
     if kind == "standard4":
         results = keep_standard_sets(results)
-    elif kind != "model":
-        raise InputError(f"there is no table {kind!r}; there are model, ood, standard4")
-    made = make_table(results, "model", None, columns)
-    made = sort_lines(made) if ranked else made
-    if kind == "standard4":
-        made = replace(made, title=f"{made.title}, the standard four OOD sets")
-    return [compare_with_paper(made, results, kind) if paper else made]
-
-
-def by_ood(
-    results: RunResults,
-    model: str,
-    *,
-    paper: bool = False,
-    columns: tuple[Column, ...] = DEFAULT_COLUMNS,
-    ranked: bool = False,
-) -> Table:
-    """One model's table by OOD set."""
-    made = make_table(results, "ood", model, columns)
-    made = sort_lines(made) if ranked else made
-    return compare_with_paper(made, results, "ood", model) if paper else made
+    elif kind not in get_args(Kind):
+        raise InputError(f"there is no table {kind!r}; there are {', '.join(get_args(Kind))}")
+    models = results.names("model") if kind == "ood" else [None]
+    in_paper = [model for model in models if any(place[0::2] == ("ood", model) for place in paper_figures())]
+    tables = []
+    for model in models:
+        made = make_table(results, "ood" if kind == "ood" else "model", model, columns)
+        made = sort_lines(made) if ranked else made
+        if kind == "standard4":
+            made = replace(made, title=f"{made.title}, the standard four OOD sets")
+        compared = paper and model in (in_paper or models)
+        tables.append(compare_with_paper(made, results, kind, model) if compared else made)
+    return tables
 
 
 def keep_standard_sets(results: RunResults) -> RunResults:

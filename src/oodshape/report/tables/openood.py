@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from functools import cache
 from importlib.resources import files
 from statistics import fmean
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
+from pandas import DataFrame
 
 from oodshape.benchmark.results import RunResults
 from oodshape.core.columns import print_columns
@@ -20,7 +21,6 @@ from oodshape.report.tables.markdown_latex import format_cells
 from oodshape.report.tables.table import list_skipped
 
 if TYPE_CHECKING:
-    from pandas import DataFrame
     from rich.console import Console
 
 # benchmark -> the leaderboard's file with its figures
@@ -32,37 +32,29 @@ BOARDS = {
     "openood-imagenet": "imagenet1k_ood",
     "openood-imagenet-fs": "imagenet1k_fsood",
 }
-PAPERS_FPR = "FPR95 (paper)"  # the other direction, which OpenOOD does not report
-# OpenOOD's heads -> the metric, "" being the accuracy
-FIGURES = {"FPR@95": "fpr95_ood", "AUROC": "auroc", "ACC": "", PAPERS_FPR: ERROR.name}
 GROUPS = ("near", "far")
-HEADS = ("AUROC", "published", "difference", "FPR95 (OpenOOD)", PAPERS_FPR)
+# the paper's FPR95 has the other direction, which OpenOOD does not report
+HEADS = ("AUROC", "published", "difference", "FPR95 (OpenOOD)", "FPR95 (paper)")
 
 
 class OpenOODFigures:
     """The figures of results: means over sets, then over the training runs of a network."""
 
     def __init__(self, results: RunResults) -> None:
-        """Look the rows and the networks up."""
         self._rows = {(row.model, row.method, row.ood): row for row in results.rows}
         kinds = {row.ood: row.group for row in results.rows}
         self.groups = {group: [ood for ood, kind in kinds.items() if kind == group] for group in GROUPS}
-        runs: dict[str, str] = _describe_run(results).get("runs", {})
+        runs: dict[str, str] = results.provenance.get("settings", {}).get("runs", {})
         self.runs: dict[str, list[str]] = {}  # the titles of the training runs of each network
         for title in results.names("model"):
             self.runs.setdefault(runs.get(title, title), []).append(title)
 
-    def of(self, network: str, method: str, sets: list[str], head: str) -> list[float]:
-        """One fraction per run; none where a run lacks a set, or no set is there."""
-        metric = FIGURES[head]
+    def of(self, network: str, method: str, sets: list[str], metric: str = "") -> list[float]:
+        """One fraction per run, without a metric the accuracy; none where a run lacks a set, or no set is there."""
         found = [[self._rows.get((run, method, ood)) for ood in sets] for run in self.runs[network]]
         rows = [[row.value(metric) if metric else row.id_accuracy for row in each if row] for each in found]
         known = [[value for value in each if value is not None] for each in rows]
         return [fmean(each) for each in known] if sets and all(len(each) == len(sets) for each in known) else []
-
-    def show(self, network: str, method: str, sets: list[str], head: str) -> str:
-        """The figure as OpenOOD prints it."""
-        return _format_figure(self.of(network, method, sets, head))
 
 
 def _format_figure(fractions: list[float]) -> str:
@@ -74,11 +66,6 @@ def _format_figure(fractions: list[float]) -> str:
     percent = 100 * np.array(fractions, np.float64)
     spread = f" ± {percent.std():.2f}" if len(percent) > 1 else ""
     return f"{percent.mean():.2f}{spread}" if len(percent) else "-"
-
-
-def is_openood(results: RunResults) -> bool:
-    """Whether the results are of one of OpenOOD's benchmarks."""
-    return any(name.startswith("openood-") for name in results.names("benchmark"))
 
 
 @cache
@@ -104,18 +91,14 @@ def _find_openood_fact(method: str, key: str) -> str:
     return str(RECORDS[method].openood.get(key, "")) if method in RECORDS else ""
 
 
-def _describe_run(results: RunResults) -> dict[str, Any]:
-    """Describe the run."""
-    said: dict[str, Any] = results.provenance.get("settings", {})
-    return said
-
-
 def openood_tables(results: RunResults) -> Iterator[tuple[DataFrame, str, list[str]]]:
-    """(table, title, notes) of each network: near and far means, the published AUROC and the difference."""
-    from pandas import DataFrame
+    """(table, title, notes) of each network: near and far means, the published AUROC and the difference.
 
+    Results of other benchmarks than OpenOOD's have none.
+    """
     figures = OpenOODFigures(results)
-    for network, titles in figures.runs.items():
+    ours = any(name.startswith("openood-") for name in results.names("benchmark"))
+    for network, titles in figures.runs.items() if ours else ():
         lines = [
             [method, *(cell for group in GROUPS for cell in _cells(results, figures, network, method, group))]
             for method in results.names("method")
@@ -128,7 +111,7 @@ def openood_tables(results: RunResults) -> Iterator[tuple[DataFrame, str, list[s
 
 def show_openood(results: RunResults, console: Console) -> None:
     """Print the tables of OpenOOD's benchmarks; other results print nothing."""
-    for frame, title, notes in openood_tables(results) if is_openood(results) else ():
+    for frame, title, notes in openood_tables(results):
         console.print(title, markup=False, style="bold", soft_wrap=True)
         print_columns(list(frame.columns), format_cells(frame), console)
         console.print("\n".join(notes) + "\n", markup=False, soft_wrap=not console.is_terminal)
@@ -136,25 +119,23 @@ def show_openood(results: RunResults, console: Console) -> None:
 
 def _cells(results: RunResults, figures: OpenOODFigures, network: str, method: str, group: str) -> Iterator[str]:
     sets = figures.groups[group]
-    ours, theirs = figures.of(network, method, sets, "AUROC"), _find_published(results, network, method).get(group)
+    ours, theirs = figures.of(network, method, sets, "auroc"), _find_published(results, network, method).get(group)
     yield _format_figure(ours)
     yield "-" if theirs is None else f"{theirs:.2f}"
     yield "-" if theirs is None or not ours else f"{round(100 * fmean(ours), 2) - theirs:+.2f}"
-    yield figures.show(network, method, sets, "FPR@95")
-    yield figures.show(network, method, sets, PAPERS_FPR)
+    yield from (_format_figure(figures.of(network, method, sets, metric)) for metric in ("fpr95_ood", ERROR.name))
 
 
 def _notes(results: RunResults, figures: OpenOODFigures, network: str) -> Iterator[str]:
     """What the figures are, what they were made with, and what keeps them from being compared."""
-    said, methods = _describe_run(results), results.names("method")
+    said, methods = results.provenance.get("settings", {}), results.names("method")
     yield (
         "In percent. "
         + "; ".join(f"{group}: {', '.join(sets)}" for group, sets in figures.groups.items() if sets)
         + "."
     )
-    accuracy = figures.show(network, methods[0], [ood for sets in figures.groups.values() for ood in sets], "ACC")
-    if accuracy != "-":
-        yield f"ID accuracy: {accuracy}."
+    if accuracy := figures.of(network, methods[0], [ood for sets in figures.groups.values() for ood in sets]):
+        yield f"ID accuracy: {_format_figure(accuracy)}."
     if said.get("spectrum"):
         yield f"Full spectrum ({said['spectrum']}): ID are the test images and those of {', '.join(said['shifted'])}."
     yield (
@@ -182,7 +163,7 @@ def _notes(results: RunResults, figures: OpenOODFigures, network: str) -> Iterat
 
 def explain_not_comparable(results: RunResults) -> str:
     """Explain why the leaderboard's figures are not comparable; empty if they are."""
-    said = _describe_run(results)
+    said = results.provenance.get("settings", {})
     if results.names("benchmark")[0] not in BOARDS:
         return "the leaderboard has no table for it"
     if said.get("limit") is not None:

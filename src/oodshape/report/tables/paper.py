@@ -4,23 +4,21 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from statistics import mean
-from typing import TYPE_CHECKING
+
+from pandas import DataFrame
 
 from oodshape.benchmark.results import RunResults
 from oodshape.benchmark.spec import Benchmark
 from oodshape.core.errors import InputError
 from oodshape.core.files import reading
 from oodshape.metrics.registry import DEFAULT_METRICS, METRICS
-from oodshape.report.tables.table import Cell, Column, Entry, Line, Table
-
-if TYPE_CHECKING:
-    from pandas import DataFrame
+from oodshape.report.tables.table import Cell, Entry, Line, Table
 
 STANDARD4 = ("iNaturalist", "SUN", "Places", "Texture")  # the sets of MOS, on which most papers report
 Figures = dict[str, float]  # in percent, by the metric's name
@@ -67,11 +65,20 @@ def compare_with_paper(table: Table, results: RunResults, kind: str, model: str 
     for line in table.lines:
         entries: list[Entry] = []
         for entry, figures in zip(line.entries, columns, strict=True):
-            entries += [entry, *_paper_entries(entry, table.columns, figures.get(line.method, {}), same)]
+            paper = figures.get(line.method, {})
+            pairs = [
+                _difference(cell.text, paper.get(column.name), 2, same)
+                for cell, column in zip(entry.cells, table.columns, strict=True)
+            ]
+            entries += [entry, *(Entry(tuple(map(Cell, texts))) for texts in zip(*pairs, strict=True))]
         lines.append(Line(line.method, tuple(entries), line.rule))
     heads = [part for name in table.groups for part in (name, f"{name} (paper)", f"{name} (difference)")]
-    notes = (*table.notes, *_notes(kind), *(() if same else (OTHER_SETS,)))
-    return replace(table, groups=tuple(heads), lines=tuple(lines), notes=notes, names=OURS)
+    notes = ["(paper): as the paper prints it (Zhao et al., ICLR 2024). (difference): ours minus the paper's."]
+    if kind != "ood":
+        sets = "four" if kind == "standard4" else "eight"
+        notes.append(f"The paper's figures are means over all {sets} OOD sets and full data sets.")
+    notes += [] if same else [OTHER_SETS]
+    return replace(table, groups=tuple(heads), lines=tuple(lines), notes=(*table.notes, *notes), names=OURS)
 
 
 def _averaged(columns: list[dict[str, Figures]]) -> dict[str, Figures]:
@@ -93,16 +100,6 @@ def find_comparable_set(results: RunResults) -> str:
     return id_set
 
 
-def _paper_entries(entry: Entry, columns: Iterable[Column], paper: Figures, same: bool) -> tuple[Entry, Entry]:
-    """The paper's figures and the differences, both as printed, neither ranked."""
-    theirs, gaps = [], []
-    for cell, column in zip(entry.cells, columns, strict=True):
-        text, gap = _difference(cell.text, paper.get(column.name), 2, same)
-        theirs.append(Cell(text))
-        gaps.append(Cell(gap))
-    return Entry(tuple(theirs)), Entry(tuple(gaps))
-
-
 def _difference(ours: str, paper: float | None, decimals: int, same: bool) -> tuple[str, str]:
     """The paper's figure and ours minus it, as printed; - where one is missing or they are not of the `same` thing."""
     if paper is None:
@@ -114,13 +111,6 @@ def _difference(ours: str, paper: float | None, decimals: int, same: bool) -> tu
 def paper_sets(id_set: str) -> tuple[str, ...]:
     """The names of the OOD sets that the paper tests networks of an ID set on."""
     return tuple(ood.name for ood in Benchmark.load(id_set).ood)
-
-
-def _notes(kind: str) -> Iterable[str]:
-    yield "(paper): as the paper prints it (Zhao et al., ICLR 2024). (difference): ours minus the paper's."
-    if kind != "ood":
-        sets = "four" if kind == "standard4" else "eight"
-        yield f"The paper's figures are means over all {sets} OOD sets and full data sets."
 
 
 OTHER_SETS = "No difference where our mean is over other OOD sets than the paper's."
@@ -234,8 +224,6 @@ def compare_study_with_paper(study: str, frame: DataFrame, id_sets: Mapping[str,
 
     `id_sets` names the ID set of each network.
     """
-    from pandas import DataFrame
-
     table, lines = STUDIES[study], []
     wanted = set(map(_plain, paper_sets("imagenet")))
     sets = {name: set(map(_plain, part["ood"])) for name, part in frame.groupby("network") if "ood" in part}

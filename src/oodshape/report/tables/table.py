@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 import numpy as np
-from numpy.typing import NDArray
+from pandas import DataFrame
 
 from oodshape.benchmark.results import CONVENTION, Axis, RunResults
 from oodshape.benchmark.spec import AUTHORS
@@ -135,35 +135,32 @@ def make_table(
     groups = _groups(chosen, by, names)
     places = [[names.index(name) for name in members] for _, members in groups]
 
-    def wide(column: str, kind: str = "") -> NDArray[np.float64]:
+    def wide(column: str, kind: str = "") -> DataFrame:
         """[names, methods], NaN where there is no result."""
         means = chosen.averages(by, kind)
-        if column not in means:
-            return np.full((len(names), len(methods)), np.nan)
-        pivot = means.pivot(index=by, columns="method", values=column)
-        return pivot.reindex(index=names, columns=methods).to_numpy(np.float64)
+        means = means if column in means else means.assign(**{column: np.nan})
+        return means.pivot(index=by, columns="method", values=column).reindex(index=names, columns=methods)
 
-    counts = np.nan_to_num(wide("over")).astype(int)
+    counts = wide("over").fillna(0).to_numpy(int)
     over = np.array([counts[place].sum(axis=0) for place in places])
     full = np.array([counts[place].max(axis=1).sum() for place in places])
     values = {column: wide(column.metric.name, column.kind) for column in columns}
     incomplete = bool(((over != full[:, None]) & (over.max(axis=0) > 0)).any())
     equal = [frozenset[str]() if incomplete else same for same in _ties(results, by, model, groups)]
-    entries = [
-        [
-            replace(entry, tied=method in equal[j], failed=not entry.over and method in failed)
-            for method, entry in zip(
-                methods,
-                _entries({column: _mean(values[column][place]) for column in columns}, over[j].tolist(), int(full[j])),
-                strict=True,
-            )
-        ]
-        for j, place in enumerate(places)
-    ]
+    entries: list[list[Entry]] = []
+    for place, same, found, most in zip(places, equal, over.tolist(), full.tolist(), strict=True):
+        compared = [n == most for n in found]
+        cells = [_cells(column.metric, values[column].iloc[place].mean(), compared) for column in columns]
+        entries.append(
+            [
+                Entry(each, n, most, method in same, failed=not n and method in failed)
+                for method, each, n in zip(methods, zip(*cells, strict=True), found, strict=True)
+            ]
+        )
     blocks = [table_block(method) for method in methods]
     rules = [False, *(a != b for a, b in pairwise(blocks))]
     return Table(
-        title=_title(chosen, model),
+        title=f"OOD detection on {', '.join(chosen.names('benchmark'))}{f': {model}' if model else ''}",
         groups=tuple(name for name, _ in groups),
         lines=tuple(Line(*line) for line in zip(methods, zip(*entries, strict=True), rules, strict=True)),
         notes=(
@@ -222,24 +219,6 @@ def _uncertainty(results: RunResults, tied: bool, columns: tuple[Column, ...]) -
             f"Means over {rows[0].seeds} seeds where a seed matters ({which}); the standard deviation over seeds on "
             f"one OOD set is at most {join_names([f'{100 * value:.2f} ({head})' for head, value in most])} points."
         )
-
-
-def _title(chosen: RunResults, model: str | None) -> str:
-    return f"OOD detection on {', '.join(chosen.names('benchmark'))}{f': {model}' if model else ''}"
-
-
-def _mean(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """[n, methods] -> [methods]: the mean over what is there, NaN for nothing."""
-    there = ~np.isnan(values)
-    sums = np.where(there, values, 0.0).sum(axis=0)
-    return np.asarray(np.where(there.any(axis=0), sums / np.maximum(there.sum(axis=0), 1), np.nan))
-
-
-def _entries(values: dict[Column, NDArray[np.float64]], over: list[int], full: int) -> list[Entry]:
-    """The entries of a column group, a method each."""
-    compared = [n == full for n in over]
-    columns = [_cells(column.metric, numbers, compared) for column, numbers in values.items()]
-    return [Entry(cells, n, full) for cells, n in zip(zip(*columns, strict=True), over, strict=True)]
 
 
 def _cells(metric: Metric, values: Iterable[float], compared: list[bool]) -> list[Cell]:
