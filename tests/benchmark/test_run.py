@@ -259,7 +259,10 @@ def test_results_name_them_stand_beside_the_paper_and_can_be_repeated() -> None:
 
 
 @pytest.mark.timeout(60)
-def test_a_key_of_many_dots_is_refused() -> None:
-    """One of 100 kB took more than 7 GB."""
+def test_a_key_of_many_dots_and_an_endless_file_are_refused(tmp_path: Path) -> None:
+    """A key of 100 kB took more than 7 GB."""
+    (tmp_path / "c.toml").write_text("#" * (5 << 20))
+    with pytest.raises(InputError, match="c.toml has more than 4,194,304 characters"):
+        Benchmark.load(tmp_path / "c.toml")
     with pytest.raises(InputError, match="b.toml has a line of more than 1000 dots"):
         parse("a." * 50_000 + "b = 1")

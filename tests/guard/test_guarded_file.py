@@ -18,7 +18,8 @@ from oodshape.guard.export.recalibrate import recalibrate
 from oodshape.images.datasets.digits import load_digits_sets
 from oodshape.images.decode.read import read_image
 
-for library in ("onnx", "onnxscript", "onnxruntime"):
+onnx = pytest.importorskip("onnx")
+for library in ("onnxscript", "onnxruntime"):
     pytest.importorskip(library)
 
 MODEL = "zoo:digits-convnet"
@@ -103,6 +104,12 @@ def test_no_bit_can_change_without_an_error(exported: Path, tmp_path: Path) -> N
             GuardedFile(file)
 
 
+def forged(model: bytes, folder: Path) -> GuardedFile:
+    """The file of another model with the right checksum."""
+    (folder / "forged.onnx").write_bytes(add_checksum(model))
+    return GuardedFile(folder / "forged.onnx")
+
+
 def numbers(values: Any, dtype: str = "<f4") -> str:
     return base64.b64encode(np.asarray(values, dtype).tobytes()).decode()
 
@@ -136,22 +143,17 @@ def test_metadata_that_export_cannot_have_written_is_refused(
     key: str, value: str | None, message: str, exported: Path, tmp_path: Path
 ) -> None:
     """With the right checksum: only the values are wrong."""
-    import onnx
-
     model = onnx.load(exported)
     known = {each.key: each.value for each in model.metadata_props} | {key: value}
     del model.metadata_props[:]
     onnx.helper.set_model_props(model, {name: text for name, text in known.items() if text is not None})
-    (tmp_path / "forged.onnx").write_bytes(add_checksum(model.SerializeToString()))
     with pytest.raises(InputError, match=message) as error:
-        GuardedFile(tmp_path / "forged.onnx")
+        forged(model.SerializeToString(), tmp_path)
     assert "forged.onnx" in str(error.value)
 
 
 @pytest.mark.parametrize("place", ["initializer", "attribute", "subgraph", "function"])
 def test_data_in_other_files_is_refused(place: str, exported: Path, tmp_path: Path) -> None:
-    import onnx
-
     model = onnx.load(exported)
     outside = onnx.TensorProto(name="t", data_type=1, dims=[4], data_location=onnx.TensorProto.EXTERNAL)
     outside.external_data.add(key="location", value="../secret.bin")
@@ -166,14 +168,11 @@ def test_data_in_other_files_is_refused(place: str, exported: Path, tmp_path: Pa
     else:
         inner = onnx.helper.make_graph([constant], "inner", [], [])
         model.graph.node.append(onnx.helper.make_node("If", ["x"], ["y"], then_branch=inner, else_branch=inner))
-    (tmp_path / "forged.onnx").write_bytes(add_checksum(model.SerializeToString()))
     with pytest.raises(InputError, match="refers to data in another file, which is not read|has local functions"):
-        GuardedFile(tmp_path / "forged.onnx")
+        forged(model.SerializeToString(), tmp_path)
 
 
 def test_every_message_with_a_tensor_is_looked_into() -> None:
-    import onnx
-
     found, left = dict[str, dict[int, str]](), [onnx.ModelProto.DESCRIPTOR]
     while left:
         message = left.pop()
@@ -201,21 +200,17 @@ def test_what_is_no_text_is_an_error(
     text: bytes, said: str, exported: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     model = exported.read_bytes()[: -len(START) - HEX].replace(text, text[:-2] + b"\xe3(")
-    (tmp_path / "forged.onnx").write_bytes(add_checksum(model))
     with pytest.raises(InputError, match=said):
-        GuardedFile(tmp_path / "forged.onnx")
+        forged(model, tmp_path)
     assert capfd.readouterr() == ("", "")
 
 
 def test_two_values_of_one_metadata_key_are_refused(exported: Path, tmp_path: Path) -> None:
     """Programs differ in which of them they take."""
-    import onnx
-
     model = onnx.load(exported)
     model.metadata_props.add(key="method", value="another")
-    (tmp_path / "forged.onnx").write_bytes(add_checksum(model.SerializeToString()))
     with pytest.raises(InputError, match="its metadata has two values of one key"):
-        GuardedFile(tmp_path / "forged.onnx")
+        forged(model.SerializeToString(), tmp_path)
 
 
 @pytest.mark.parametrize("copies", [0, 1, 2])
@@ -223,15 +218,12 @@ def test_a_graph_in_two_pieces_with_any_number_of_defaults_is_calibrated(
     copies: int, exported: Path, tmp_path: Path
 ) -> None:
     """Protobuf merges the pieces; other runtimes must find the new threshold, and no other."""
-    import onnx
-
     model, piece = onnx.load(exported), onnx.ModelProto()
     [threshold] = [each for each in model.graph.initializer if each.name == "threshold"]
     model.graph.initializer.remove(threshold)
     piece.graph.initializer.extend([threshold] * copies)
     parts = model.SerializeToString()[: -len(START) - HEX] + piece.SerializeToString()
-    (tmp_path / "forged.onnx").write_bytes(add_checksum(parts))
-    recalibrate(GuardedFile(tmp_path / "forged.onnx"), tmp_path / "new.onnx", None, 0.3)
+    recalibrate(forged(parts, tmp_path), tmp_path / "new.onnx", None, 0.3)
     found = [each for each in onnx.load(tmp_path / "new.onnx").graph.initializer if each.name == "threshold"]
     expected = GuardedFile(tmp_path / "new.onnx").metadata.threshold
     assert [onnx.numpy_helper.to_array(each).tolist() for each in found] == [expected.tolist()]
@@ -241,32 +233,26 @@ def test_the_names_of_nodes_do_not_reach_the_terminal(
     exported: Path, digits: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """The runtime would print them as they are; the error has them, escaped."""
-    import onnx
-
     model = onnx.load(exported)
     [made] = [node for node in model.graph.node if "score" in node.output]
     made.output[list(made.output).index("score")] = "first"
     model.graph.initializer.append(onnx.helper.make_tensor("shape", onnx.TensorProto.INT64, [1], [7]))
     model.graph.node.append(onnx.helper.make_node("Reshape", ["first", "shape"], ["score"], name="\x1b[2Jnode"))
-    (tmp_path / "forged.onnx").write_bytes(add_checksum(model.SerializeToString()))
     with pytest.raises(InputError, match=r"the graph of .* fails") as error:
-        GuardedFile(tmp_path / "forged.onnx")(min((digits / "test").iterdir()))
+        forged(model.SerializeToString(), tmp_path)(min((digits / "test").iterdir()))
     assert "\\x1b[2Jnode" in str(error.value)
     assert "\x1b" not in str(error.value) + "".join(capfd.readouterr())
 
 
 def test_a_graph_that_gives_something_else_is_an_error(exported: Path, digits: Path, tmp_path: Path) -> None:
-    import onnx
-
     model = onnx.load(exported)
     [score] = [output for output in model.graph.output if output.name == "score"]
     [made] = [node for node in model.graph.node if "score" in node.output]
     made.output[list(made.output).index("score")] = "first"
     model.graph.node.append(onnx.helper.make_node("Concat", ["first", "first"], ["score"], axis=0))
     score.type.tensor_type.shape.dim[0].dim_param = "twice"
-    (tmp_path / "forged.onnx").write_bytes(add_checksum(model.SerializeToString()))
     with pytest.raises(InputError, match=r"gives float32\[2\], not float32\[1\]|the graph of .* fails"):
-        GuardedFile(tmp_path / "forged.onnx")(min((digits / "test").iterdir()))
+        forged(model.SerializeToString(), tmp_path)(min((digits / "test").iterdir()))
 
 
 def test_turned_images_are_seen_as_score_sees_them(guard: Guard, digits: Path, tmp_path: Path) -> None:

@@ -353,14 +353,24 @@ def test_small_chunks_and_large_headers_are_refused(server: Server) -> None:
     assert "Traceback" not in server.log.read_text()
 
 
-def test_a_client_that_hangs_up_is_no_failure(server: Server, digits: Path) -> None:
-    before = statuses(server)
-    with ExitStack() as lines:
-        hold(server, SLOW, 1, lines)
-        time.sleep(0.3)
-    time.sleep(0.5)
-    after = statuses(server)
-    assert {name for name in after if after[name] != before.get(name, 0)} == {'oodshape_requests_total{status="499"}'}
+@pytest.mark.skipif(sys.platform != "linux", reason="finds processes in /proc")
+def test_a_client_that_hangs_up_is_no_failure(server: Server) -> None:
+    """While its body arrives, and while it is scored, which would end with the seconds of --max."""
+    whole = SLOW.replace(b"1000\r\n\r\n{", b"2\r\n\r\n{}")
+    for data, pids in ((SLOW, []), (whole, scoring_processes(server))):
+        before = statuses(server)
+        for pid in pids:
+            os.kill(pid, signal.SIGSTOP)
+        with ExitStack() as lines:
+            hold(server, data, 1, lines)
+            time.sleep(0.3)
+        time.sleep(0.5)
+        after = statuses(server)
+        for pid in pids:
+            os.kill(pid, signal.SIGCONT)
+        assert {name for name in after if after[name] != before.get(name, 0)} == {
+            'oodshape_requests_total{status="499"}'
+        }
     assert not server.events("failed")
 
 
@@ -380,6 +390,7 @@ def scoring_processes(server: Server) -> list[int]:
 @pytest.mark.skipif(sys.platform != "linux", reason="finds processes in /proc")
 def test_work_that_hangs_ends_with_its_request(server: Server, digits: Path) -> None:
     (good,), [pid] = pictures(digits / "test", 1), scoring_processes(server)
+    restarts = server.metrics()["oodshape_worker_restarts"]
     os.kill(pid, signal.SIGSTOP)  # a decoder that never ends
     with ThreadPoolExecutor(4) as threads:
         stuck = [threads.submit(sent, server, [good]) for _ in range(4)]
@@ -395,7 +406,7 @@ def test_work_that_hangs_ends_with_its_request(server: Server, digits: Path) -> 
             break
     assert httpx.get(f"{server.address}/ready").status_code == 200
     assert scoring_processes(server) != [pid]
-    assert server.metrics()["oodshape_worker_restarts"] == 1
+    assert server.metrics()["oodshape_worker_restarts"] == restarts + 1
     os.kill(scoring_processes(server)[0], signal.SIGKILL)  # while it has nothing to do: no image is to blame
     assert sent(server, [good, good]).status_code == 200
 
@@ -527,3 +538,13 @@ def test_the_limits_of_an_image_reach_the_service(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr("oodshape.guard.service.serve.serve", started_with.append)
     call("serve", "x.onnx", "--limits", "pixels=8,aspect=9,inflated=7", cwd=tmp_path)
     assert started_with[0].limits == Limits(pixels=8, aspect=9, inflated=7)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="finds processes in /proc")
+def test_it_stops_while_work_hangs(server: Server, digits: Path) -> None:
+    os.kill(scoring_processes(server)[0], signal.SIGSTOP)
+    with ThreadPoolExecutor(1) as threads:
+        stuck = threads.submit(sent, server, pictures(digits / "test", 1))
+        time.sleep(0.3)
+        assert stopped(server) == 0
+        assert stuck.exception() is not None or stuck.result().status_code == 503

@@ -209,11 +209,8 @@ def test_arrays_are_those_of_scipy(tmp_path: Path, dtype: str, compressed: bool)
 def test_both_byte_orders(tmp_path: Path, order: str) -> None:
     values = np.arange(-6, 6, dtype=np.int16).reshape(3, 4)
     (tmp_path / "a.mat").write_bytes(by_hand(order, b"long_name", values, 3))
-    for array in (
-        read_arrays(tmp_path / "a.mat", ["long_name"])["long_name"],
-        loadmat(tmp_path / "a.mat")["long_name"],
-    ):
-        np.testing.assert_array_equal(array, values)
+    for read in (read_arrays(tmp_path / "a.mat", ["long_name"]), loadmat(tmp_path / "a.mat")):
+        np.testing.assert_array_equal(read["long_name"], values)
     assert read_arrays(tmp_path / "a.mat", ["long_name"])["long_name"].dtype == np.int16
 
 

@@ -88,16 +88,17 @@ def test_wrong_archives_are_refused(tmp_path: Path) -> None:
     (tmp_path / "b.tar").write_bytes(b"no tar file" * 100)
     (tmp_path / "c.tgz").write_bytes(b"")
     write_tar(tmp_path / "d.tar", {"notes.txt": b"nothing"})
-    with pytest.raises(InputError, match="b.tar is no tar file"):
-        open_images(tmp_path / "b.tar")
-    with pytest.raises(InputError, match="c.tgz is compressed.*unpack it"):
-        open_images(tmp_path / "c.tgz")
-    with pytest.raises(InputError, match="no image lies in .*d.tar"):
-        open_images(tmp_path / "d.tar")
-    with pytest.raises(InputError, match="there is no file .*e.tar"):
-        open_images(tmp_path / "e.tar")
-    with pytest.raises(InputError, match="no file matches"):
-        open_images(f"{tmp_path}/none-*.tar")
+    write_tar(tmp_path / "f.tar", {"in.tar": b"", "a.png": encoded(1)})  # what is after it is no part of it
+    for name, said in (
+        ("b.tar", "b.tar is no tar file"),
+        ("c.tgz", "c.tgz is compressed.*unpack it"),
+        ("d.tar", "no image lies in .*d.tar"),
+        ("e.tar", "there is no file .*e.tar"),
+        ("f.tar", "f.tar is no tar file, or ends early"),
+        ("none-*.tar", "no file matches"),
+    ):
+        with pytest.raises(InputError, match=said):
+            open_images(f"{tmp_path}/{name}")
 
 
 def test_a_parquet_column_by_row(tmp_path: Path) -> None:

@@ -79,15 +79,12 @@ def test_a_panel_may_lie_elsewhere_and_is_asked_for(tmp_path) -> None:
     assert "auto" not in set(compare_methods(none)["method"])
 
 
-def test_feature_files_are_held_to_the_limit_of_inflated_bytes(tmp_path) -> None:
+def test_feature_files_are_held_to_the_limit_of_inflated_bytes(tmp_path, monkeypatch) -> None:
     folder = write_folder(tmp_path / "mine")
     np.savez_compressed(folder / "bomb.npz", features=np.zeros((400, 1000), np.float32))
-    usual = Limits(inflated=1_000_000).use()
-    try:
-        with pytest.raises(InputError, match=r"bomb\.npz has .* inflates to 1,600,\d{3} or more, over the limit"):
-            load_folder(folder)
-    finally:
-        usual.use()
+    monkeypatch.setattr(Limits, "_now", Limits(inflated=1_000_000))
+    with pytest.raises(InputError, match=r"bomb\.npz has .* inflates to 1,600,\d{3} or more, over the limit"):
+        load_folder(folder)
 
 
 def test_wrong_folders_say_what_is_missing(tmp_path) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from oodshape.core.errors import InputError, unknown
-from oodshape.core.files import one_line
+from oodshape.core.files import one_line, read_short_text
 
 ID_SETS = ("imagenet", "cifar10", "cifar100")  # of the paper
 AUTHORS = "authors-code"
@@ -146,7 +146,7 @@ class Benchmark:
             there = f"there are {', '.join(shipped)}, or give a .toml file"
             raise unknown("benchmark", str(name_or_file), shipped, there)
         try:
-            text = path.read_text(encoding="utf-8")
+            text = read_short_text(path)
         except (OSError, UnicodeDecodeError) as error:
             raise InputError(f"cannot read {path}: {error}") from None
         return cls.parse(text, where=str(path), base=path.resolve().parent)

@@ -34,6 +34,7 @@ from oodshape.core.text import printable
 FORMAT = 2
 CHECKSUM = "checksum"
 LONGEST = 1 << 16  # characters of a line in a list or a table
+LONGEST_TEXT = 1 << 22  # characters of a benchmark or a list of class names
 MOST_VALUES = 1000  # of the types in a detector; auto with eight components has some fifty
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO)
 WAY_OUT = {
@@ -96,6 +97,15 @@ def bounded_lines(file: TextIO, where: object) -> Iterator[str]:
         if len(line) > LONGEST:
             raise InputError(f"{where} has a line of more than {LONGEST:,} characters; write a path or a row on each")
         yield line
+
+
+def read_short_text(path: Path, encoding: str = "utf-8") -> str:
+    """Read a text file; one that is too long is refused before it is read completely."""
+    with path.open(encoding=encoding) as file:
+        text = file.read(LONGEST_TEXT + 1)
+    if len(text) > LONGEST_TEXT:
+        raise InputError(f"{path} has more than {LONGEST_TEXT:,} characters; give another file")
+    return text
 
 
 class _Escaping:

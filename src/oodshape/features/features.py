@@ -521,10 +521,19 @@ class Features:
             needs: Names of the statistics; those that are not scatters are ignored.
             parts: Features that together have the same rows.
         """
-        scatters = needs & SCATTERS.keys()
-        if scatters:
-            found = (part.moments(scatters, stats=False).only(scatters, self.head) for part in parts)
-            total = reduce(add, found)
+        scatters, kept = needs & SCATTERS.keys(), []
+        chosen: dict[str, bool | None] = {}  # whether products are float64: what the first part shows holds for all
+        for part in parts if scatters else ():
+            running = RunningMoments(part, scatters)
+            for name, scatter in running.scatters.items():
+                scatter.double = scatter.double or chosen.get(name)
+            for first, raw in part.chunks():
+                running.add(first, raw, torch.zeros(len(raw), dtype=torch.int64))
+            chosen = {name: scatter.double for name, scatter in running.scatters.items()}
+            kept.append(running.result())
+            part._moments = kept[-1] if part._moments is None else part._moments.combine(kept[-1])
+        if kept:
+            total = reduce(add, (moments.only(scatters, self.head) for moments in kept))
             self._moments = total if self._moments is None else self._moments.combine(total)
 
     def _collected(self, needs: frozenset[str], *, stats: bool, remaining: RemainingClasses | None) -> Moments:

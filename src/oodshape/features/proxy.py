@@ -60,7 +60,7 @@ def proxy_features(
     >>> from oodshape import Classifier
     >>> net = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(12, 4))
     >>> [len(each) for each in proxy_features(Classifier(net), torch.rand(8, 3, 2, 2), prepared=True, progress=False)]
-    [8, 192, 512]
+    [8, 320, 512]
     """
     if prepared:
         seen = extract_tensors(
@@ -87,7 +87,8 @@ def extract_synthetic_features(
     as_they_are = replace(preprocessing, resize=None, crop=None)
     found = []
     channels = preprocessing.channels
-    for name, pixels in (("noise", draw_noise(*size, channels, 1)), ("constant", draw_lattice(*size, channels))):
+    made = {"noise": draw_noise(*size, channels, 1, weak=True), "constant": draw_lattice(*size, channels)}
+    for name, pixels in made.items():
         images = ArraySet(name, pixels[..., 0] if channels == 1 else pixels)
         try:
             found.append(Features.extract(classifier, images, as_they_are, **how))
@@ -116,7 +117,7 @@ def extract_tensor_proxy(
     channels, height, width = images.shape[1:]
     noise, constant = (
         (torch.from_numpy(pixels).permute(0, 3, 1, 2) / 255 * (high - low) + low).to(images.dtype)
-        for pixels in (draw_noise(height, width, channels, 1), draw_lattice(1, 1, channels))
+        for pixels in (draw_noise(height, width, channels, 1, weak=True), draw_lattice(1, 1, channels))
     )
     noise, constant = torch.cat([noise, draw_matched_noise(images, 1)]), constant.expand(-1, -1, height, width)
     return [Features.extract(classifier, each, prepared=True, progress=progress) for each in (made, noise, constant)]

@@ -189,7 +189,7 @@ class Fusion(FittedScore):
         """The components, the AUROC of every candidate on the proxy sets, and notes."""
         lines = [f"components: {', '.join(part.name for part in self.components)}"]
         if self.filters:
-            lines.append(f"filters against: {', '.join(one.name for one in self.filters)}")
+            lines.append(f"filters against: {', '.join(dict.fromkeys(one.name for one in self.filters))}")
         if self.ranking:
             lines.append("AUROC (%) of ID images against:")
             lines += [f"  {place + 1}: {proxy}" for place, proxy in enumerate(self.proxies)]

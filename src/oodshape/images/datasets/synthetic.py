@@ -164,13 +164,20 @@ def _pixels(image: Any) -> Floats:
 
 
 NOISE_IMAGES, COLOURS = 64, 62  # of each kind of noise; constant images besides black and white
+WEAK = (64, 32)  # standard deviations of weaker Gaussian noise
 
 
-def draw_noise(height: int, width: int, channels: int, seed: int = 0) -> NDArray[np.uint8]:
-    """[128, H, W, C]: Gaussian and uniform noise, 64 images each, the same on every machine."""
+def draw_noise(height: int, width: int, channels: int, seed: int = 0, *, weak: bool = False) -> NDArray[np.uint8]:
+    """[128, H, W, C]: Gaussian and uniform noise, 64 images each, the same on every machine.
+
+    With `weak`, Gaussian noise of two smaller standard deviations follows: [256, H, W, C].
+    """
     shape = NOISE_IMAGES, height, width, channels
     # RandomState, because numpy guarantees that its numbers never change
-    return np.concatenate([draw_pixels(kind, np.random.RandomState(seed), shape) for kind in KINDS])
+    made = [draw_pixels(kind, np.random.RandomState(seed), shape) for kind in KINDS]
+    for std in WEAK if weak else ():
+        made.append(np.random.RandomState([seed, std]).normal(127.5, std, shape).clip(0, 255).astype(np.uint8))
+    return np.concatenate(made)
 
 
 def draw_constants(height: int, width: int, channels: int) -> NDArray[np.uint8]:

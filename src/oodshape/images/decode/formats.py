@@ -10,6 +10,7 @@ import os
 import re
 from contextlib import nullcontext
 from functools import cache
+from io import BytesIO
 from pathlib import Path
 from typing import IO
 
@@ -34,7 +35,11 @@ HEIF = {"HEIF": (".heic", ".heif")}  # with the extra `heif`
 MAX_SCANS = 100  # of a JPEG; encoders write about 10, and each costs a pass over the whole image
 MAX_SEGMENTS = 600  # of a JPEG; for each EXIF segment Pillow copies all those before it
 MAX_BLOCKS = 100_000  # of a PNG; Pillow keeps a record of each one
+MAX_READS = 100_000  # of a GIF; Pillow looks for the first image byte by byte
 MAX_COMMENTS = 100  # in a PNM file of text; for each one Pillow copies what it has read
+# The numbers in the header of a PNM file, by its first two bytes; Pillow looks for them byte by byte
+PNM = {b"P1": 2, b"P4": 2} | dict.fromkeys((b"P2", b"P3", b"P5", b"P6", b"Pf"), 3) | {b"P0": 4, b"Py": 4}
+MAX_PNM_HEADER = 1 << 16  # bytes
 MARKER = re.compile(rb"\xff([^\x00\x01\xd0-\xd8\xff])")  # of a JPEG, except those that have no data
 SCAN, END = b"\xda", b"\xd9"
 EXTENSIONS = tuple(end for ends in (FORMATS | HEIF).values() for end in ends)
@@ -49,11 +54,18 @@ def open_format(file: str | Path | IO[bytes]) -> PIL.Image.Image:
     """
     with open(file, "rb") if isinstance(file, (str, Path)) else nullcontext(file) as stream:
         start = stream.read(2)
+        if start in PNM:
+            words = re.sub(rb"#[^\r\n]*", b"", stream.read(MAX_PNM_HEADER)).split()
+            if len(words) < PNM[start]:
+                raise InputError(f"a PNM file without a header in its first {MAX_PNM_HEADER:,} bytes")
+            stream.seek(2)
         if start in (b"\xff\xd8", b"P1", b"P2", b"P3"):
             _check_cost(stream.read(Limits.now().inflated + 1), is_jpeg=start == b"\xff\xd8")
         elif start == b"\x89P":
             _check_blocks(stream)
         stream.seek(0)
+        if start == b"GI":
+            return PIL.Image.open(_FewReads(stream.read(Limits.now().inflated)), formats=_formats())
     return PIL.Image.open(file, formats=_formats())
 
 
@@ -80,6 +92,18 @@ def _check_blocks(png: IO[bytes]) -> None:
             return
         png.seek(int.from_bytes(head[:4], "big") + 4, os.SEEK_CUR)
     raise InputError(f"a PNG of more than {MAX_BLOCKS:,} blocks")
+
+
+class _FewReads(BytesIO):
+    """A file that may be read so many times."""
+
+    reads = 0
+
+    def read(self, size: int | None = -1) -> bytes:
+        self.reads += 1
+        if self.reads > MAX_READS:
+            raise InputError(f"a GIF of more than {MAX_READS:,} blocks")
+        return super().read(size)
 
 
 def explain_refusal(file: object) -> str:

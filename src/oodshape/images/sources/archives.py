@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import tarfile
 import threading
 from abc import abstractmethod
@@ -131,10 +132,14 @@ def _scanned(archive: str) -> list[tuple[str, int, int, int]]:
     return [(name, first, size, labels.get(_key(name), -1)) for name, first, size in images]
 
 
-def _scan(file: Any, images: list[tuple[str, int, int]], labels: dict[str, int], folder: str = "") -> None:
-    """Add the images and labels of the archive at the current position; archives inside count as folders."""
+def _scan(
+    file: Any, images: list[tuple[str, int, int]], labels: dict[str, int], folder: str = "", end: float = math.inf
+) -> None:
+    """Add the images and labels of the archive from here to `end`; archives inside count as folders."""
     with tarfile.open(fileobj=file, mode="r:") as tar:
         while (member := tar.next()) is not None:
+            if member.offset_data + member.size > end:  # the outer archive would be read again
+                raise tarfile.ReadError(f"after {len(images)} images")
             name = folder + member.name.removeprefix("./")
             if member.isreg() and not any(word.startswith(".") for word in name.split("/")):
                 if name.lower().endswith(EXTENSIONS):
@@ -144,7 +149,7 @@ def _scan(file: Any, images: list[tuple[str, int, int]], labels: dict[str, int],
                     labels[_key(name)] = _label(file.read(member.size))
                 elif name.endswith(".tar") and not folder:  # as the training images of ImageNet are published
                     file.seek(member.offset_data)
-                    _scan(file, images, labels, f"{name.removesuffix('.tar')}/")
+                    _scan(file, images, labels, f"{name.removesuffix('.tar')}/", member.offset_data + member.size)
             if len(tar.members) >= FORGET:  # type: ignore[attr-defined]
                 tar.members.clear()  # type: ignore[attr-defined]
         # Python's reader stops without a word at a damaged header, and the images after it would be lost
