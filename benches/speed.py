@@ -22,7 +22,7 @@ from harness import THREADS, WIDTH, Ratio, check, made, timed, write_checked
 from oodshape import METHODS, Features, FeatureStats
 from oodshape.features import kernels
 from oodshape.methods.shapes.piecewise import PiecewiseConstant
-from oodshape.methods.training import Training
+from oodshape.methods.training_set import Training
 
 
 def mask_fit(z: np.ndarray, classes: np.ndarray, weight: np.ndarray, edges: np.ndarray) -> np.ndarray:

@@ -41,7 +41,7 @@ from oodshape.methods.auto import (
     try_on_proxies,
 )
 from oodshape.methods.records import RECORDS
-from oodshape.methods.training import Training
+from oodshape.methods.training_set import Training
 from oodshape.metrics.conformal import threshold
 from oodshape.studies.load_networks import StudyNetwork, find_folders, load_benchmark, load_folder
 

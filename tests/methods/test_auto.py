@@ -13,12 +13,12 @@ from data import arrays, features, proxy
 from oodshape import METHODS, Features, InputError, Method, auroc
 from oodshape.features.proxy import cross_features
 from oodshape.methods.auto import CANDIDATES, Auto, split_selection, try_on_proxies
-from oodshape.methods.base import Identity
 from oodshape.methods.fusion import SCRAMBLED, Component, Fusion
 from oodshape.methods.heads import Linear
 from oodshape.methods.held_out_classes import HeldOutClasses
 from oodshape.methods.scores.logits import Energy
 from oodshape.methods.shapes.clipping import ReAct
+from oodshape.methods.slots import Identity
 
 AUTO = Method(score=Auto())
 OTHER_HEAD = Features.from_arrays(arrays(50)[0], (arrays(50)[1][0] + 1, arrays(50)[1][1]))

@@ -17,7 +17,7 @@ from oodshape.features import kernels
 from oodshape.methods.detector import Method
 from oodshape.methods.shapes.optfs import OptFS, solve_theta
 from oodshape.methods.shapes.piecewise import Grid, PiecewiseConstant
-from oodshape.methods.training import Training
+from oodshape.methods.training_set import Training
 from oracle.shaping import naive_energies, naive_optfs, naive_shape
 
 FLOATS = st.floats(-1e4, 1e4, width=32)

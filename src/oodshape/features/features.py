@@ -26,7 +26,6 @@ from oodshape.features.sum_kernels import add_columns
 from oodshape.features.tensor_batches import ExtractedTensors, extract_tensors
 from oodshape.images import identity
 from oodshape.images.decode.preprocessing import Preprocessing
-from oodshape.images.identity import Keys
 from oodshape.images.sources.image_set import find_identities
 from oodshape.images.sources.open_images import Given, in_column, open_images
 from oodshape.networks.classifier import Classifier
@@ -105,7 +104,12 @@ class Features:
     """
 
     def __init__(
-        self, values: Any, head: Head, labels: Tensor | None, predictions: Tensor | None, identities: Keys | None = None
+        self,
+        values: Any,
+        head: Head,
+        labels: Tensor | None,
+        predictions: Tensor | None,
+        identities: identity.Keys | None = None,
     ) -> None:
         """Use `Features.from_arrays`, which checks its arguments.
 
@@ -256,7 +260,7 @@ class Features:
         return Features(values, self.head, labels, predictions, self.identities[chosen.numpy()])
 
     @property
-    def identities(self) -> Keys:
+    def identities(self) -> identity.Keys:
         """[N] uint64: which image each row is of; row numbers where none were given."""
         return identity.from_numbers(len(self)) if self._identities is None else self._identities
 
@@ -306,17 +310,6 @@ class Features:
             return kept and self._values.is_contiguous()
         return kept and bool(self._values.flags.c_contiguous) and bool(self._values.dtype.isnative)
 
-    def chunk_rows(self, parts: int = 1) -> int:
-        """Return the number of rows in a chunk that has to be copied.
-
-        Args:
-            parts: Divide the chunk by this number.
-
-        Returns:
-            The number of rows.
-        """
-        return min(len(self), max(1, CHUNK_BYTES // parts // (4 * self.width)))
-
     def chunks(self, *, whole: bool = False, parts: int = 1) -> Iterator[tuple[int, Tensor]]:
         """Iterate over consecutive runs of rows.
 
@@ -327,7 +320,7 @@ class Features:
         Returns:
             An iterator over (first row, [n, M] values as stored, float16 or float32).
         """
-        rows = len(self) if whole and self.direct else self.chunk_rows(parts)
+        rows = len(self) if whole and self.direct else max(1, CHUNK_BYTES // parts // (4 * self.width))
         for first in range(0, len(self), rows):
             yield first, as_tensor(self._values[first : first + rows])
 

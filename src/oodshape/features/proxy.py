@@ -18,7 +18,6 @@ from oodshape.images import identity
 from oodshape.images.datasets.synthetic import NOISE_IMAGES, Scrambled, draw_lattice, draw_noise, draw_phases, scramble
 from oodshape.images.decode.prefetch import sample_sizes
 from oodshape.images.decode.preprocessing import Preprocessing
-from oodshape.images.identity import Keys
 from oodshape.images.sources.image_set import ArraySet, limit_images
 from oodshape.images.sources.open_images import Given, open_images
 from oodshape.networks.classifier import Classifier
@@ -99,7 +98,7 @@ def extract_synthetic_features(
 
 
 def extract_tensor_proxy(
-    classifier: Classifier, images: Tensor, which: Keys, seed: int = 0, *, progress: bool | None = None
+    classifier: Classifier, images: Tensor, which: identity.Keys, seed: int = 0, *, progress: bool | None = None
 ) -> list[Features]:
     """Scramble prepared tensors [N, C, H, W], clamp each channel to its range, and extract their features.
 

@@ -22,7 +22,6 @@ from oodshape.networks.classifier import Classifier
 from oodshape.networks.device import Precision
 from oodshape.networks.loading import Model, OpenNet, open_model, takes_num_classes
 
-DEFAULT = ModelOptions()
 LARGEST = 1 << 26  # values of the fixed image: a damaged file may ask for any number
 CLOSE = 0.02  # of the largest logit of the fixed image: other devices round by less
 
@@ -66,7 +65,7 @@ class Fitted(Value):
         if self.classes and len(self.classes) != classes:
             raise InputError(f"the network has {classes} classes, but {len(self.classes)} names were given")
 
-    def open_network(self, model: Model, opening: ModelOptions = DEFAULT) -> OpenNet:
+    def open_network(self, model: Model, opening: ModelOptions = ModelOptions()) -> OpenNet:
         """Open the network of this guard; raise InputError where it is not the one that the guard was fitted for."""
         about = self.about
         sized = opening.weights is not None and isinstance(model, str) and takes_num_classes(model)

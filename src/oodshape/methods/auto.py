@@ -25,7 +25,6 @@ from oodshape.features.moments import Statistic
 from oodshape.features.proxy import cross_features
 from oodshape.features.training_sums import MOST, SELECTION, Sums, TrainingSums
 from oodshape.images import identity
-from oodshape.methods.base import ScoreRecipe
 from oodshape.methods.detector import Detector, Method
 from oodshape.methods.fit_all import fit_each, score_each
 from oodshape.methods.fusion import SCRAMBLED, Component, Filter, Fusion
@@ -33,7 +32,8 @@ from oodshape.methods.held_out_classes import HeldOutClasses
 from oodshape.methods.records import RECORDS
 from oodshape.methods.registry import find_method
 from oodshape.methods.scores.mahalanobis import Clusters, Contrast, Unlike
-from oodshape.methods.training import Training
+from oodshape.methods.slots import ScoreRecipe
+from oodshape.methods.training_set import Training
 from oodshape.metrics.detection import auroc
 
 T = TypeVar("T")

@@ -12,8 +12,8 @@ from oodshape.core.errors import InputError
 from oodshape.features.features import Features
 from oodshape.features.moments import Statistic
 from oodshape.features.training_sums import Sums
-from oodshape.methods.base import Batch, Evidence
 from oodshape.methods.detector import Detector, Method, check_scores, iterate_batches
+from oodshape.methods.slots import Batch, Evidence
 from oodshape.networks.device import without_autocast
 from oodshape.networks.head import Head
 

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from oodshape.core.errors import HeadError, InputError
-from oodshape.methods.base import Batch, Evidence, FittedSlots
 from oodshape.methods.feature_capture import LayerCapture, MapCapture, replace_head
+from oodshape.methods.slots import Batch, Evidence, FittedSlots
 from oodshape.networks.classifier import Classifier, unwrap_network
 from oodshape.networks.find_head import list_linears
 from oodshape.networks.head import Head
@@ -102,7 +102,8 @@ class GuardedNet(nn.Module):
 
     def _close(self, own: Tensor, head: Tensor) -> bool:
         eps = max(torch.finfo(tensor.dtype).eps for tensor in (own, self.tap.weight))
-        near = self.tap.near(eps)
+        least, units = self.tap.tolerance
+        near = max(least, units * eps)
         return own.shape == head.shape and bool((own.float() - head.float()).abs().max() <= near * head.abs().max())
 
     def score_features(self, features: Tensor, threshold: Tensor | None = None) -> GuardedOutput:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from oodshape.core.errors import InputError
 from oodshape.core.values import Fraction, Positive
-from oodshape.methods.perturb.base import Differentiable, Step
+from oodshape.methods.perturb.step import Differentiable, Step
 
 
 class Odin(Step):

@@ -15,8 +15,8 @@ from oodshape.core.values import Sizes, copy_frozen, freeze_array
 from oodshape.features.features import Features
 from oodshape.features.moments import Statistic
 from oodshape.features.sum_kernels import add_products, invert_upper, mirror, multiply_upper
-from oodshape.methods.base import Evidence, FittedScore, ScoreRecipe
-from oodshape.methods.training import CHECKED, Classes, Training, uses_labels
+from oodshape.methods.slots import Evidence, FittedScore, ScoreRecipe
+from oodshape.methods.training_set import CHECKED, Classes, Training, uses_labels
 
 Array = NDArray[Any]
 D = TypeVar("D", bound="Mds")
@@ -183,15 +183,13 @@ class Mds(ScoreRecipe):
     likeliest (`likelihood`; Theiler, 2012). Where every class has one image at most it is the covariance of all.
     """
 
+    _sums = RAW
+
     classes: Classes = "predicted"
     shrinkage: Shrinkage = "oas"
 
     def unlabelled(self: D) -> D:
         return replace(self, classes="predicted")
-
-    @property
-    def _sums(self) -> _Sums:
-        return RAW
 
     @property
     def needs(self) -> frozenset[Statistic]:
@@ -259,17 +257,13 @@ class Rmds(Mds):
 class MdsPlus(Mds):
     """MDS on features of length 1, z / ||z||: MDS++ (Mueller & Hein, 2025)."""
 
-    @property
-    def _sums(self) -> _Sums:
-        return UNIT
+    _sums = UNIT
 
 
 class RmdsPlus(Rmds):
     """RMDS on features of length 1: RMDS++ (Ren et al., 2021; Mueller & Hein, 2025)."""
 
-    @property
-    def _sums(self) -> _Sums:
-        return UNIT
+    _sums = UNIT
 
 
 SHARES = 2.0 ** np.linspace(-20, 0, 81)  # that are tried

@@ -21,7 +21,7 @@ from oodshape.images.identity import smallest
 from oodshape.methods.scores.mahalanobis import Clusters, Mds, RelativeClusters
 from oodshape.methods.scores.nearest_neighbours import Guide, NeighbourDistance, Neighbours
 from oodshape.methods.scores.subspace import Vim, VirtualLogit
-from oodshape.methods.training import CHECKED, Classes, Training, uses_labels
+from oodshape.methods.training_set import CHECKED, Classes, Training, uses_labels
 
 Share = Annotated[float, Fraction(one=True)]  # of the training images
 

@@ -13,8 +13,8 @@ from oodshape.core.values import AtLeast, Fraction, Sizes
 from oodshape.features.kernels import TINY, normalise_rows
 from oodshape.features.moments import Statistic
 from oodshape.features.sum_kernels import NARROW, NOISE
-from oodshape.methods.base import Evidence, FittedScore, ScoreRecipe
-from oodshape.methods.training import Training
+from oodshape.methods.slots import Evidence, FittedScore, ScoreRecipe
+from oodshape.methods.training_set import Training
 
 
 class VirtualLogit(FittedScore):

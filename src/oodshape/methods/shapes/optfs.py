@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from oodshape.core.errors import InputError
 from oodshape.core.values import AtLeast, Positive
 from oodshape.features.features import TOLD, warn_if_by_chance
-from oodshape.methods.base import Shape, Shaper
 from oodshape.methods.shapes.piecewise import Grid, PiecewiseConstant
-from oodshape.methods.training import Training
+from oodshape.methods.slots import Shape, Shaper
+from oodshape.methods.training_set import Training
 
 Array = NDArray[Any]
 Bound = Literal["theta", "features"]
