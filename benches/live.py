@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from harness import Rounds, check, timed
 from oodshape import IMAGENET, METHODS, Classifier, Features, Guard, Live
 from oodshape.guard.fitted import About
-from oodshape.methods.base import Batch, Evidence
+from oodshape.methods.slots import Batch, Evidence
 from oodshape.networks.zoo import build
 from pairs import theirs
 

@@ -35,11 +35,13 @@ from oodshape.methods.auto import (
     MEMORISED,
     Auto,
     Trials,
+    contrast_images,
     fuse_tried,
     split_selection,
     try_on_proxies,
 )
 from oodshape.methods.records import RECORDS
+from oodshape.methods.training_set import Training
 from oodshape.metrics.conformal import threshold
 from oodshape.studies.load_networks import StudyNetwork, find_folders, load_benchmark, load_folder
 
@@ -76,6 +78,7 @@ class Case:
     fitting: Features
     selection: Features
     synthetic: Sequence[Features]
+    held_out: bool  # whether calibration images select
 
     @classmethod
     def of(cls, network: StudyNetwork) -> Case:
@@ -104,44 +107,38 @@ class Case:
                 name: {method: detector.score(features) for method, detector in tried[when].detectors.items()}
                 for name, features in sets.items()
             }
-        return cls(
-            network.name, tried["now"], tried["before"], scores, list(ood), sets, *parts["now"], network.proxy[1:]
-        )
+        last = *parts["now"], network.proxy[1:], selecting is not None
+        return cls(network.name, tried["now"], tried["before"], scores, list(ood), sets, *last)
+
+    def contrasted(self) -> Features | None:
+        """The images to contrast with noise."""
+        given = Training.of(self.fitting, held_out=self.selection)
+        return contrast_images(given, Auto().share) if self.held_out else None
 
     def single(self, method: str) -> dict[str, Tensor]:
         """The scores of one method on every set."""
         return {name: each[method] for name, each in self.scores["now"].items()}
 
     def fused(self, names: Sequence[str], how: str = "filters", when: str = "now") -> dict[str, Tensor]:
-        """The fused scores of some methods on every set, with a veto unless it is `how` that Fisher's sum is.
-
-        With "hard filters" the score is at most the log p-value of each filter, which is in no sum.
-        """
+        """The fused scores of some methods on every set: with "filters", with the "veto" alone, or Fisher's "sum"."""
         tried = self.now if when == "now" else self.before
         plain = fuse_tried(tried, names, self.fitting, self.selection, ())
-        synthetic = self.synthetic if "filters" in how else ()
-        filters = fuse_tried(tried, names, self.fitting, self.selection, synthetic)
+        synthetic = self.synthetic if how == "filters" else ()
+        filters = fuse_tried(tried, names, self.fitting, self.selection, synthetic, self.contrasted)
         found = {}
         for name, each in self.scores[when].items():
             logs = torch.stack([part.log_p(each[part.name]) for part in plain.components])
             for one in filters.filters:
                 scores = replace(tried.detectors["mds++"], scorer=one).score(self.sets[name])
                 logs = torch.cat([logs, one.log_p(scores)[None]])
-            if how == "sum":
-                found[name] = logs.sum(dim=0)
-            elif how == "hard filters":
-                lowest = [plain.fuse(logs[: len(names)]), *logs[len(names) :]]
-                found[name] = torch.stack(lowest).amin(dim=0)
-            else:
-                found[name] = filters.fuse(logs)
+            found[name] = logs.sum(dim=0) if how == "sum" else filters.fuse(logs)
         return found
 
     @property
     def filters(self) -> list[str]:
         """The filters of `auto`."""
-        return [
-            one.name for one in fuse_tried(self.now, now(self), self.fitting, self.selection, self.synthetic).filters
-        ]
+        found = fuse_tried(self.now, now(self), self.fitting, self.selection, self.synthetic, self.contrasted)
+        return [one.name for one in found.filters]
 
 
 def ranked(tried: Trials, names: Sequence[str], *, crossed: bool = True) -> list[str]:
@@ -158,9 +155,10 @@ def with_always(names: list[str], count: int, always: Sequence[str]) -> list[str
     return [name for place, name in enumerate(names) if place < count or name in always]
 
 
-def now(case: Case, names: Sequence[str] = CANDIDATES) -> list[str]:
+def now(case: Case) -> list[str]:
     """What `auto` fuses."""
-    return with_always(ranked(case.now, names), Auto().fuse, Auto().always)
+    recipe = Auto().adapt_to_signs(signed=Training.of(case.fitting).signed)
+    return with_always(ranked(case.now, recipe.candidates or CANDIDATES), recipe.fuse, recipe.always)
 
 
 def before(case: Case) -> list[str]:
@@ -176,7 +174,6 @@ def every(case: Case) -> list[str]:
 Recipe = Callable[[Case], dict[str, Tensor]]
 RECIPES: dict[str, Recipe] = {
     "auto": lambda case: case.fused(now(case)),
-    "auto, hard filters": lambda case: case.fused(now(case), "hard filters"),
     "auto without filters": lambda case: case.fused(now(case), "veto"),
     "before": lambda case: case.fused(before(case), "sum", "before"),
     "everything": lambda case: case.fused(every(case), "sum"),

@@ -18,9 +18,9 @@ from typing import Any
 from oodshape.benchmark.bench_model import BenchOptions
 from oodshape.benchmark.spec import Benchmark
 from oodshape.core.files import replacing
-from oodshape.methods.base import Identity
 from oodshape.methods.fit_all import fit_all
 from oodshape.methods.registry import METHODS
+from oodshape.methods.slots import Identity
 from oodshape.studies.compare_methods import compare_methods
 from oodshape.studies.load_networks import StudyNetwork, find_folders, load_benchmark, load_folder
 

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
+from functools import partial
+
 import numpy as np
+import torch
 
 from oodshape import Features
 
@@ -30,3 +34,13 @@ def proxy(n: int = 200, *, signed: bool = False) -> Features:
     """Features without content: the values of each image shuffled among its features."""
     z, head = arrays(n, signed=signed, seed=9)
     return Features.from_arrays(np.random.default_rng(0).permuted(z, axis=1), head)
+
+
+@contextmanager
+def float64_by_default():
+    torch.set_default_dtype(torch.float64)
+    yield
+    torch.set_default_dtype(torch.float32)
+
+
+CALLERS = [partial(torch.autocast, "cpu", dtype=torch.bfloat16), float64_by_default]  # what a program may have set

@@ -30,8 +30,8 @@ from oodshape.images.decode.limits import Limits
 from oodshape.images.decode.prefetch import prefetch
 from oodshape.images.decode.read import open_image
 from oodshape.images.sources.open_images import open_images, stream_images
-from oodshape.methods.base import FittedScore
 from oodshape.methods.fusion import Component, Fusion
+from oodshape.methods.slots import FittedScore
 from oodshape.networks.weights import load_weights
 from oodshape.networks.zoo import build
 

@@ -12,11 +12,11 @@ from typing import Any
 from api import api_page, cli_page, table
 from oodshape.core.values import Value
 from oodshape.features.moments import Statistic
-from oodshape.methods.base import FittedHead, FittedScore, Shape
 from oodshape.methods.describe import describe_deviations, find_titles
 from oodshape.methods.detector import Method
 from oodshape.methods.records import RECORDS, Deviation, Record
 from oodshape.methods.registry import make_method
+from oodshape.methods.slots import FittedHead, FittedScore, Shape
 
 DOCS = Path(__file__).parents[2] / "docs"
 SLOTS = ("perturb", "shape", "head", "score")

@@ -13,11 +13,11 @@ import torch
 from lean import svg
 from oodshape.features.feature_stats import FeatureStats
 from oodshape.features.features import Features
-from oodshape.methods.base import Shape
 from oodshape.methods.detector import Detector
 from oodshape.methods.registry import METHODS
 from oodshape.methods.shapes.optfs import OptFS
-from oodshape.methods.training import Training
+from oodshape.methods.slots import Shape
+from oodshape.methods.training_set import Training
 from oodshape.metrics.detection import auroc
 from oodshape.report.method_styles import method_family
 from oodshape.report.palette import ID_COLOR, OOD_COLOR, TEXT

@@ -92,7 +92,7 @@ def test_training_runs_are_found_where_openood_puts_them(place: Path, options: B
         prepared = Plan.of(small, replace(options, weights=folder))
         assert prepared.runs == {"ResNet18 s0": "ResNet18", "ResNet18 s1": "ResNet18"}
         assert list(prepared.networks) == ["ResNet18 s0", "ResNet18 s1"]
-    with pytest.raises(InputError, match=f"ResNet18 needs weights.*or name a folder that holds {RUN}"):
+    with pytest.raises(InputError, match=f"ResNet18 needs weights.* --unverified`.*or name a folder that holds {RUN}"):
         Plan.of(small, replace(options, weights=place / "data"))
 
 

@@ -23,7 +23,7 @@ from oodshape.benchmark.curves import ScoreCurve
 from oodshape.benchmark.results import Row, RunResults
 from oodshape.benchmark.run import _merge_seeds
 from oodshape.core.errors import InputError
-from oodshape.images.decode.thumbnail import SIDE, make_thumbnail
+from oodshape.images.decode.preprocessing import SIDE, make_thumbnail
 from oodshape.metrics.detection import auroc
 from oodshape.metrics.registry import METRICS
 from synthetic import results, row

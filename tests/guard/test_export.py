@@ -126,15 +126,15 @@ def test_a_filter_decides_alone_below_its_limit(form: str) -> None:
     """The laws: fused p <= limit * (p / limit) ** 3 of the filter, and fused log p <= q_min(min L) + log 5."""
     (detector, z), (weight, bias) = fuse_with_filter(), arrays(1)[1]
     filters = detector.scorer.filters
-    assert [(one.name, one.limit, one.weight) for one in filters] == [("noise", 0.03, 0), ("constant images", 0.05, 2)]
+    assert [(one.limit, one.weight) for one in filters] == [(0.05, 0), (0.08, 2), (0.03, 0)]
     net = nn.Sequential(nn.Identity(), nn.Linear(z.shape[1], len(weight))).requires_grad_(False)
     net[1].load_state_dict({"weight": torch.as_tensor(weight), "bias": torch.as_tensor(bias)})
     parts = [replace(detector, scorer=part) for part in (*detector.scorer.components, *filters)]
     fused = run_as(form, Several(net, {"auto": detector}), z)[0].double()
     each = [part.scorer.log_p(Several(net, {"": part})(z)[0]).double() for part in parts]
-    for one, logs in zip(filters, each[-2:], strict=True):
+    for one, logs in zip(filters, each[-3:], strict=True):
         assert (fused <= 3 * logs - 2 * math.log(one.limit) + 1e-3).all()
-    lowest, minima = torch.stack(each[:-2]).amin(dim=0), torch.from_numpy(detector.scorer.minima.copy()).double()
+    lowest, minima = torch.stack(each[:-3]).amin(dim=0), torch.from_numpy(detector.scorer.minima.copy()).double()
     assert (fused <= log_p(lowest, minima) + math.log(5) + 1e-3).all()
     plain = METHODS["auto"].fit(features(400), proxy=[proxy()])
     assert plain.score(Features.from_arrays(z[:20].numpy(), (weight, bias))).min() > math.log(0.05)
@@ -144,13 +144,16 @@ def test_a_filter_decides_alone_below_its_limit(form: str) -> None:
 def test_a_filter_is_exact_in_single_precision() -> None:
     """Rounding must not reach the p-values: exported guards whose scores differ by more than 1e-4 are refused."""
     detector, z = fuse_with_filter()
-    one, wanted = detector.scorer.filters[1], []
-    for part in (one.scorer.images, one.scorer.classes):
+    (noise, constant, _), squares = detector.scorer.filters, []
+    for part in (noise.scorer.images, constant.scorer.images, constant.scorer.classes):
         centred = z.double() - torch.tensor(part.center).double()
         white, means = centred @ torch.tensor(part.whitening).double(), torch.tensor(part.means).double()
-        wanted.append((1e-3 * z.shape[1] + torch.cdist(white, means).square().amin(dim=1)).log())
-    found = replace(detector, scorer=one).score(Features.from_arrays(z.numpy(), arrays(1)[1]))
-    torch.testing.assert_close(found.double(), wanted[0] - wanted[1], rtol=0, atol=1e-5)
+        squares.append(torch.cdist(white, means).square())
+    images, classes = ((1e-3 * z.shape[1] + each.amin(dim=1)).log() for each in squares[1:])
+    wanted = (-squares[0]).exp() @ torch.tensor(noise.scorer.weights).double(), images - classes
+    for one, values in zip((noise, constant), wanted, strict=True):
+        found = replace(detector, scorer=one).score(Features.from_arrays(z.numpy(), arrays(1)[1]))
+        torch.testing.assert_close(found.double(), values, rtol=0, atol=1e-5)
 
 
 def test_more_components_take_no_more_captures_and_no_more_searches(

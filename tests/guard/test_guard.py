@@ -216,6 +216,8 @@ def test_another_alpha_needs_no_network(guard: Guard) -> None:
 def test_a_loose_guard_becomes_a_promise_with_images_only(digits: Path) -> None:
     loose = Guard.fit(MODEL, images=digits / "train", method="energy", progress=False)
     assert loose.calibrate(alpha=0.1).guarantee == NO_GUARANTEE
+    with pytest.raises(InputError, match=r"\d+ of the \d+ calibration images are training images too"):
+        loose.calibrate(digits / "train", progress=False)
     held = loose.calibrate(digits / "val", progress=False)
     assert held.guarantee.startswith("expected false rejection rate <= 5 % (split conformal, n = 150;")
     assert held.detector.n_train == loose.detector.n_train

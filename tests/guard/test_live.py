@@ -14,6 +14,7 @@ import pytest
 import torch
 from torch import nn
 
+from data import CALLERS
 from oodshape import METHODS, Classifier, Features, Guard, InputError, Live, Verdict
 from oodshape.guard.fitted import About
 from oodshape.images.datasets.digits import load_digits_sets
@@ -122,15 +123,8 @@ def test_networks_that_share_a_module_take_turns() -> None:
     shared = build("digits-convnet")
     nets = [nn.Sequential(shared), nn.Sequential(shared)]
     batch, inside = DIGITS.batch(PICTURES[:2]), []
-
-    def enter(*_: object) -> None:
-        inside.append("in")
-
-    def leave(*_: object) -> None:
-        inside.append("out")
-
-    shared.register_forward_pre_hook(enter)
-    shared.register_forward_hook(leave)
+    shared.register_forward_pre_hook(lambda *_: inside.append("in"))
+    shared.register_forward_hook(lambda *_: inside.append("out"))
     classifiers = [Classifier(net) for net in nets]
     with ThreadPoolExecutor(2) as pool:
         list(pool.map(lambda number: classifiers[number % 2](batch), range(12)))
@@ -143,7 +137,8 @@ def test_threads_get_what_one_gets(live: Live) -> None:
         assert list(pool.map(live, PICTURES[:24])) == wanted
 
 
-def test_the_network_is_left_alone(guard: Guard) -> None:
+@pytest.mark.parametrize("assign", [False, True])
+def test_the_network_is_left_alone_and_a_change_is_noticed(guard: Guard, assign: bool) -> None:
     net = build("digits-convnet").train()
     modes = [module.training for module in net.modules()]
     live = guard.attach(net)
@@ -155,8 +150,7 @@ def test_the_network_is_left_alone(guard: Guard) -> None:
     forged = Guard(replace(guard.detector, fingerprint="0"), guard.about)  # no image is at fault
     with pytest.raises(InputError, match="this detector was fitted for head 0"):
         forged.attach(net)(PICTURES[0])
-    with torch.no_grad():
-        next(net.parameters()).add_(1)
+    net.load_state_dict({name: 2 * part for name, part in net.state_dict().items()}, assign=assign)
     with pytest.raises(InputError, match="weights were changed or moved since the guard was attached"):
         live(PICTURES[0])
     moved(PICTURES[0])  # it has weights of its own
@@ -194,12 +188,14 @@ def test_an_attached_guard_runs_in_the_precision_of_its_fit(net: nn.Module) -> N
     assert np.abs(low - [verdict.score for verdict in exact]).max() > 1e-3 * np.abs(low).max()
 
 
-def test_an_autocast_of_the_caller_changes_no_score(guard: Guard, net: nn.Module, live: Live) -> None:
+@pytest.mark.parametrize("caller", CALLERS)
+def test_settings_of_the_caller_change_no_score(guard: Guard, net: nn.Module, live: Live, caller) -> None:
     images = PICTURES[:12, :, :, None]
-    wanted = [verdict.score for verdict in live(images)]
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        for found in (live(images), guard.score(images, model=net)):
+    wanted, guarded = [verdict.score for verdict in live(images)], guard.detector.wrap(net)
+    with caller():
+        for found in (live(images), guard.score(images, model=net), guard_of(net).attach(net)(images)):
             np.testing.assert_allclose([each.score for each in found], wanted, rtol=1e-4)
+        np.testing.assert_allclose(guarded(DIGITS.batch(images))[1].detach(), wanted, rtol=1e-4)
 
 
 def test_a_data_parallel_network_is_its_own_and_a_copy_of_low_precision_is_another(net: nn.Module) -> None:

@@ -51,8 +51,10 @@ def test_a_random_sample_hides_the_decision_and_makes_a_calibration_set(place: P
         assert {(row["class"], row["p_value"], row["label"]) for row in rows} == {("", "", "")}
         drawn.append([row["path"] for row in rows])
     assert drawn[0] == drawn[1]
-    (place / "sample.csv").write_text((place / "sample.csv").read_text().replace(",,,,", ", ID ,,,"))
-    assert call("review", "--labels", "sample.csv", "--take", "id", "--out", "id.csv", cwd=place).returncode == 0
+    text = (place / "sample.csv").read_text().replace(",,,,", ", ID ,,,")
+    (place / "sample.csv").write_text(f"{text}two.png,ood,,,random sample\ntwo.png,id,,,random sample\n")
+    done = call("review", "--labels", "sample.csv", "--take", "id", "--out", "id.csv", cwd=place)
+    assert "0 ood, 4 id, 1 without one clear label" in done.stdout
     assert sorted(drawn[1]) == sorted((place / "id.csv").read_text().split("\n")[1:-1])
 
 

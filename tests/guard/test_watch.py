@@ -47,9 +47,8 @@ def test_false_alarms_stay_below_delta() -> None:
 def test_a_shift_is_found_soon_and_dated() -> None:
     rng, delays, began = np.random.default_rng(2), [], []
     for _ in range(20):
-        p = np.concatenate(
-            [rng.uniform(1e-3, 1, 3000), np.maximum(rng.uniform(0, 1, 400) ** 3, 1e-3)]
-        )  # 37 % below 0.05
+        below = np.maximum(rng.uniform(0, 1, 400) ** 3, 1e-3)  # 37 % below 0.05
+        p = np.concatenate([rng.uniform(1e-3, 1, 3000), below])
         watch = Watch.begin(alpha=0.05, n_calibration=999).after(p)
         assert watch.rejection.alarm is not None
         delays.append(watch.rejection.alarm - 3000)
@@ -157,6 +156,8 @@ def test_verdicts_and_rows_are_added() -> None:
     rows = [Scored("a.png", "dog", 9.9, 0.7, True), Scored("b.png", error="broken"), Scored("c.png", 7, 9.9, 0.9, True)]
     watch = Watch.begin(**PROMISE).add(verdict).add([verdict, verdict]).add(rows)
     assert (watch.seen, watch.rejection.hits, watch.unreadable) == (5, 3, 1)
+    with pytest.raises(InputError, match=r"decided at another alpha than 0\.01: .* p-value 0\.03 was rejected"):
+        Watch.begin(alpha=0.01, n_calibration=999).add(verdict)
 
 
 def test_the_command(tmp_path: Path) -> None:
@@ -173,7 +174,9 @@ def test_the_command(tmp_path: Path) -> None:
     assert piped.returncode == 3
     assert "99 images" not in piped.stdout  # it stops at the alarm
     METHODS["energy"].fit(features()).save(guard)
+    Watch.begin(alpha=0.05, n_calibration=199).save(tmp_path / "begun")
     for words, said in (
+        (["--state", "begun", "--alpha", "0.2"], "begun watches with --alpha 0.05, but got 0.2"),
         (["scores.csv"], "--guard FILE, or --alpha and --n-calibration"),
         (["scores.csv", "--guard", "guard.safetensors"], "has no guarantee yet"),
         (["scores.csv", "--reset", *begin], "need --state"),

@@ -13,10 +13,9 @@ from scipy.stats import kstest
 from data import arrays, features
 from oodshape import METHODS, Features, InputError, Method, paper_methods
 from oodshape.features.moments import Moments, Statistic
-from oodshape.methods.base import Shape
 from oodshape.methods.heads import Dice, Lts
-from oodshape.methods.perturb.base import NoPerturbation
 from oodshape.methods.perturb.odin import Odin
+from oodshape.methods.perturb.step import NoPerturbation
 from oodshape.methods.records import RECORDS
 from oodshape.methods.scores.class_means import She
 from oodshape.methods.scores.decision_boundary import Nci
@@ -29,7 +28,8 @@ from oodshape.methods.shapes.ash import AshB, AshP, AshRand, AshS, Scale, draw_u
 from oodshape.methods.shapes.bats_ras import Bats
 from oodshape.methods.shapes.clipping import Band, BFAct, Clip, Product, ProductShape, ReAct, SoftClip, VraP
 from oodshape.methods.shapes.piecewise import PiecewiseConstant
-from oodshape.methods.training import Training
+from oodshape.methods.slots import Shape
+from oodshape.methods.training_set import Training
 
 # two features, two classes, logits = features; classes 0, 0, 1, 1; mean (2, 2)
 TRAIN = np.array([[4.0, 0.0], [2.0, 0.0], [0.0, 6.0], [2.0, 2.0 + 2**-10]])

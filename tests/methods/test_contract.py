@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 import pytest
 import torch
@@ -12,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays as array_strategy
 
 import oodshape
-from data import arrays, features, proxy
+from data import CALLERS, arrays, features, proxy
 from oodshape import METHODS, Detector, Features, InputError, Outputs
 from oodshape.methods.auto import CANDIDATES
 from oodshape.methods.fit_all import fit_all, fit_each, score_each
@@ -50,10 +48,11 @@ def test_scores_are_those_of_the_naive_formula(name: str, fitted: tuple[bool, di
     assert np.corrcoef(got, wanted)[0, 1] > 0.9999
 
 
-def test_an_autocast_of_the_caller_changes_no_score(fitted: tuple[bool, dict[str, Detector]]) -> None:
-    some = ("dice", "knn", "mds++", "optfs-e", "vim")
+@pytest.mark.parametrize("caller", CALLERS)
+def test_settings_of_the_caller_change_no_score(fitted: tuple[bool, dict[str, Detector]], caller) -> None:
+    some = ("ash-b", "dice", "knn", "mds++", "optfs-e", "ras", "react", "vim")
     train, new = (features(rows, half=True, signed=fitted[0]) for rows in (400, 50))
-    with torch.autocast("cpu", dtype=torch.bfloat16):
+    with caller():
         found = score_each(fit_all({name: METHODS[name] for name in some}, train), new)
     for name in some:
         torch.testing.assert_close(found[name], fitted[1][name].score(new), rtol=1e-4, atol=1e-4)
@@ -149,45 +148,31 @@ def test_bad_values_are_refused_with_their_row(name: str, fitted: tuple[bool, di
                 detectors[name].score(Features.from_arrays(z, head, predictions=known))
 
 
-WIDTH, CLASSES = 24, 6
-
-
-def some(rows: int = 60) -> Features:
-    rng = np.random.default_rng(0)
-    z = np.maximum(rng.normal(size=(rows, WIDTH)), 0).astype(np.float32)
-    head = rng.normal(size=(CLASSES, WIDTH)).astype(np.float32), rng.normal(size=CLASSES).astype(np.float32)
-    return Features.from_arrays(z, head, predictions=np.arange(rows) % CLASSES)
-
-
 @pytest.mark.parametrize("name", ["nci", "fdbd", "ora", "dice"])
 def test_a_mean_refuses_what_is_no_number(name: str) -> None:
-    data = some()
-    data._values[17, 3] = np.nan
+    z, head = arrays(60)
+    z[17, 3] = np.nan
     with pytest.raises(InputError, match="row 17 of the features holds a NaN or infinite value"):
-        METHODS[name].fit(data)
+        METHODS[name].fit(Features.from_arrays(z, head, predictions=np.arange(60) % 7))
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("weight", [0.0, 1.0])
 @pytest.mark.parametrize("name", ["energy", "mls", "nci"])
 def test_what_is_no_number_is_refused_whatever_its_weight(name: str, weight: float, bad: float) -> None:
-    train = some()
-    weights = train.head.weight.clone()
-    weights[:, 5] = weight
-    head = Head.of((weights, train.head.bias))
-    values = train._values.copy()
-    detector = METHODS[name].fit(Features.from_arrays(values, head))
-    values[41, 5] = bad
+    z, head = arrays(60)
+    head[0][:, 5] = weight
+    detector = METHODS[name].fit(Features.from_arrays(z.copy(), head))
+    z[41, 5] = bad
     with pytest.raises(InputError, match="row 41 of the features holds a NaN or infinite value"):
-        detector.score(Features.from_arrays(values, head))
+        detector.score(Features.from_arrays(z, head))
 
 
 def test_logits_too_large_for_a_number_are_those_of_finite_features() -> None:
-    train = some()
-    detector = METHODS["energy"].fit(train)
-    values = train._values * np.float32(1e38)
+    z, head = arrays(60)
+    detector = METHODS["energy"].fit(Features.from_arrays(z, head))
     with pytest.raises(InputError, match="features are too large"):
-        detector.score(Features.from_arrays(values, train.head))
+        detector.score(Features.from_arrays(z * np.float32(5e37), head))
 
 
 def test_classes_of_the_same_weights_have_no_boundary_between_them() -> None:
@@ -199,14 +184,7 @@ def test_classes_of_the_same_weights_have_no_boundary_between_them() -> None:
 BOUND = 1e-5  # of the largest score
 
 
-@pytest.fixture
-def threads() -> Iterator[None]:
-    before = torch.get_num_threads()
-    yield
-    torch.set_num_threads(before)
-
-
-@pytest.mark.usefixtures("threads")
+@pytest.mark.usefixtures("one_thread")
 @pytest.mark.parametrize("name", ["vim", "mds++", "energy", "auto"])
 def test_scores_of_one_and_of_four_threads_are_within_the_bound(name: str) -> None:
     z, head = arrays(600, width=128, classes=10)

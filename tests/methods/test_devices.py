@@ -20,9 +20,9 @@ from oodshape import METHODS, Classifier, Features
 from oodshape.features.proxy import proxy_features
 from oodshape.images.decode.preprocessing import Preprocessing
 from oodshape.images.sources.image_set import ArraySet
-from oodshape.methods.base import Batch, Evidence
 from oodshape.methods.detector import Detector
 from oodshape.methods.perturb.odin import Odin
+from oodshape.methods.slots import Batch, Evidence
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 GRAY = Preprocessing(mean=(0.5,), std=(0.5,))

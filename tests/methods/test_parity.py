@@ -16,9 +16,9 @@ from torch import nn
 from data import features as made_features
 from oodshape import METHODS, Classifier, Features, InputError, auroc, authors_methods, fpr_at_tpr, paper_methods
 from oodshape.images.identity import smallest
-from oodshape.methods.openood_settings import OpenOODSetting, openood_settings
-from oodshape.methods.perturb.base import NoPerturbation
+from oodshape.methods.perturb.step import NoPerturbation
 from oodshape.methods.records import RECORDS
+from oodshape.methods.registry import OpenOODSetting, openood_settings
 from oodshape.methods.scores.logits import Gen
 from oodshape.methods.scores.openood_variants import WholeVim
 from oracle import openood_methods as theirs

@@ -139,7 +139,7 @@ def test_a_class_or_a_method_is_found_by_its_module(place: Path) -> None:
     assert find_method("own_idea:whole") is sys.modules["own_idea"].whole
     for name, message in {
         "own_idea:Other": "cannot import 'own_idea:Other'.*a method is package.module:Name",
-        "own_ide:Squared": "cannot import 'own_ide:Squared': No module named",
+        "own_ide:Squared": "cannot import 'own_ide:Squared': No module named 'own_ide' .add its folder to PYTHONPATH",
         "own_idea:number": "own_idea:number must be a Method, or a recipe for one of its slots, got int",
         "own_idea:Needs": "own_idea:Needs.. failed: .*its settings need defaults",
     }.items():

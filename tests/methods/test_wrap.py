@@ -206,16 +206,19 @@ def test_what_cannot_be_wrapped_says_why(net: nn.Module, train: Features, detect
 def test_heads_without_bias_in_half_precision_or_parametrized(name: str) -> None:
     torch.manual_seed(1)
     plain = nn.Sequential(nn.Flatten(), nn.Linear(64, 40), nn.ReLU(), nn.Linear(40, 7, bias=False))
-    normed = copy.deepcopy(plain)
+    normed, spectral = copy.deepcopy(plain), copy.deepcopy(plain)
     nn.utils.parametrizations.weight_norm(normed[3])
-    for net in (plain, copy.deepcopy(plain).to(torch.bfloat16), normed):
-        classifier, images = Classifier(net), pictures(100)
+    nn.utils.parametrizations.spectral_norm(spectral[3])
+    for net in (plain, copy.deepcopy(plain).to(torch.bfloat16), normed, spectral):
+        classifier, images, before = Classifier(net.train()), pictures(100), copy.deepcopy(net.state_dict())
         outputs = classifier(images)
+        assert classifier.head.fingerprint == outputs.head.fingerprint
         train = Features.from_arrays(outputs.features.numpy(), outputs.head)
         detector = METHODS[name].fit(train).calibrate(train)
         with torch.no_grad():
             _, score, _ = detector.wrap(net)(images.to(net[1].weight.dtype))
         assert score.dtype == torch.float32
+        torch.testing.assert_close(dict(net.state_dict()), dict(before), rtol=0, atol=0)
         torch.testing.assert_close(score, detector.score(classifier, images), rtol=1e-4, atol=1e-4)
 
 

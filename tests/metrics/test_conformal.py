@@ -209,6 +209,7 @@ def test_storey_by_hand() -> None:
     few = [0.01, 0.14, 0.15, 0.45]
     assert false_discoveries(few, 0.1, storey=True).sum() == 3
     assert false_discoveries(few, 0.1).sum() == 1
+    assert false_discoveries([0.00666667, *[0.6] * 14], 0.1).sum() == 1  # 2 / 300 as a text file has it
 
 
 @pytest.mark.parametrize(("m", "level", "n"), [(1000, 0.1, 499), (100, 0.2, 99), (7, 0.1, 9), (1, 0.5, 1000)])

@@ -158,7 +158,7 @@ class BenchModel:
         if isinstance(given, TensorSet):
             return self._score_tensors(detector, given, self.features[name].identities), None
         images = self.image_set(name)
-        scores, decoding = torch.empty(len(images)), self._decode(images, name)
+        scores, decoding = torch.empty(len(images), dtype=torch.float32), self._decode(images, name)
         with progress_bar(f"{name} perturbed", len(images), self.options.progress) as report, closing(decoding):
             for rows, batch in decoding:
                 scores[rows.start : rows.stop] = detector.score(self.classifier, batch).cpu()
@@ -179,7 +179,7 @@ class BenchModel:
             for part in torch.split(batch, BATCH):
                 found |= zip(hash_tensors(part).tolist(), detector.score(self.classifier, part).tolist(), strict=True)
         try:
-            return torch.tensor([found[key] for key in identities.tolist()])
+            return torch.tensor([found[key] for key in identities.tolist()], dtype=torch.float32)
         except KeyError:
             raise InputError(
                 "this method reads images twice, and the loader gives other images the second time: turn random "

@@ -16,8 +16,15 @@ from oodshape.images.datasets.catalog import MissingDataset, open_dataset
 from oodshape.images.decode.preprocessing import Preprocessing
 from oodshape.images.sources.image_set import ImageSet, limit_images
 from oodshape.methods.detector import Method
-from oodshape.methods.openood_settings import OpenOODSetting, openood_settings
-from oodshape.methods.registry import METHODS, authors_methods, find_record, make_method, paper_methods
+from oodshape.methods.registry import (
+    METHODS,
+    OpenOODSetting,
+    authors_methods,
+    find_record,
+    make_method,
+    openood_settings,
+    paper_methods,
+)
 from oodshape.networks import zoo
 from oodshape.networks.classifier import guess_family
 from oodshape.networks.head import Head

@@ -20,7 +20,7 @@ def watch(
     guard: Path | None = None,
     alpha: float | None = None,
     n_calibration: Annotated[int | None, typer.Option(min=1)] = None,
-    delta: float = 0.01,
+    delta: float | None = None,
     state: Path | None = None,
     reset: bool = False,
     page: Path | None = None,
@@ -37,7 +37,7 @@ def watch(
         guard: The calibrated guard file: it holds alpha and the size of the calibration set.
         alpha: The guaranteed false rejection rate.
         n_calibration: The number of calibration images.
-        delta: The probability of a false alarm, over all time.
+        delta: The probability of a false alarm, over all time [default: 0.01].
         state: Keep the state and how far each file was read in this file; continue from it.
         reset: After a confirmed change: start the tests again, keep the history.
         page: Write a page that shows the stream over time.
@@ -45,7 +45,7 @@ def watch(
     """
     import numpy as np
 
-    from oodshape.guard.scoring.decide import Calibration, round_to_grid
+    from oodshape.guard.scoring.decide import Calibration
     from oodshape.guard.watch.watch import Watch, lock_state, read_blocks, rejected_since_change
     from oodshape.report.pages.watch_page import write_watch_page
 
@@ -54,16 +54,27 @@ def watch(
         raise InputError("--reset and a look without SCORES need --state: it holds what was seen")
     if guard is not None:
         known = Calibration.of(guard)
+        if not known.held_out:
+            raise InputError(
+                f"{guard} has no guarantee: it was calibrated on training images, so an alarm means nothing"
+            )
         alpha, n_calibration = known.alpha, known.images
     with lock_state(str(state or "")):
         if state is not None and state.is_file():
             seen = Watch.load(state)
+            given = {"alpha": alpha, "n-calibration": n_calibration, "delta": delta}
+            known_by = {"alpha": seen.alpha, "n-calibration": seen.n_calibration, "delta": seen.delta}
+            for name, value in given.items():
+                if value not in (None, known_by[name]) and not reset:
+                    raise InputError(
+                        f"{state} watches with --{name} {known_by[name]:g}, but got {value:g}: leave it out, or --reset"
+                    )
         elif alpha is None or n_calibration is None:
             raise InputError("watch must know the guarantee: give --guard FILE, or --alpha and --n-calibration")
         else:
-            seen = Watch.begin(alpha=alpha, n_calibration=n_calibration, delta=delta)
+            seen = Watch.begin(alpha=alpha, n_calibration=n_calibration, delta=0.01 if delta is None else delta)
         if reset and state is not None:
-            seen = seen.reset(alpha=alpha, n_calibration=n_calibration)
+            seen = seen.reset(alpha=alpha, n_calibration=n_calibration, delta=delta)
             seen.save(state)
         size = 1 if follow or scores == "-" else BLOCK
         if state is not None and scores == "-":
@@ -72,7 +83,9 @@ def watch(
         for rows, position in () if scores is None else read_blocks(scores, start, size=size, follow=follow):
             quiet = not seen.alarm
             values = np.array([row.p_value for row in rows], np.float64)
-            seen = seen.after(round_to_grid(values, seen.n_calibration, str(scores)), position)
+            decided = ((row.p_value, row.accepted) for row in rows if row.p_value is not None)
+            seen.check_decisions(decided, str(scores))
+            seen = seen.after(values, position)
             if state is not None:
                 seen.save(state)
             if quiet and seen.alarm and size == 1:

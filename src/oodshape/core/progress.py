@@ -75,26 +75,16 @@ def _display() -> Iterator[Progress]:
     if _running:
         yield _running[-1]
         return
+    from rich import progress as rich
     from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        Task,
-        TaskProgressColumn,
-        TextColumn,
-        TimeRemainingColumn,
-    )
 
-    class Speed(TaskProgressColumn):
-        def render(self, task: Task) -> Any:
+    class Speed(rich.TaskProgressColumn):
+        def render(self, task: rich.Task) -> Any:
             return self.render_speed(task.finished_speed or task.speed)
 
-    text = TextColumn("{task.description}", markup=False)
-    columns = (text, BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[unit]}"), Speed(""))
-    with Progress(
-        *columns, TimeRemainingColumn(), console=Console(stderr=True), transient=True, redirect_stdout=False
-    ) as bar:
+    text, unit = rich.TextColumn("{task.description}", markup=False), rich.TextColumn("{task.fields[unit]}")
+    columns = (text, rich.BarColumn(), rich.MofNCompleteColumn(), unit, Speed(""), rich.TimeRemainingColumn())
+    with rich.Progress(*columns, console=Console(stderr=True), transient=True, redirect_stdout=False) as bar:
         _running.append(bar)
         try:
             yield bar

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from html import escape
+from typing import Any
+
+from oodshape.core.errors import InputError
 
 # Control characters, marks that change the direction of text, line separators, halves of characters
 UNSHOWN = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
@@ -49,6 +52,25 @@ def parse_count(text: str) -> int:
     if found is None:
         raise ValueError(text)
     return int(found[1].replace("_", "")) << {"": 0, "K": 10, "M": 20, "G": 30}[found[2]]
+
+
+def parse_settings(text: str, kinds: Mapping[str, Callable[[str], Any]], what: str, example: str) -> dict[str, Any]:
+    """Read `name=value` pairs that are separated by commas; `kinds` has the names and reads the values.
+
+    >>> parse_settings("aspect=50,pixels=2K", {"pixels": parse_count, "aspect": int}, "limits are", "aspect=50")
+    {'aspect': 50, 'pixels': 2048}
+    """
+    found: dict[str, Any] = {}
+    for item in filter(None, map(str.strip, text.split(","))):
+        name, _, value = (part.strip() for part in item.partition("="))
+        try:
+            if name in found:
+                raise ValueError(name)
+            found[name] = kinds[name](value)
+        except (KeyError, ValueError):
+            names = ", ".join(f"{each}=N" for each in kinds)
+            raise InputError(f"{what} {names}, each at most once, such as {example}; got {item!r}") from None
+    return found
 
 
 def facts_html(facts: Iterable[tuple[str, str]]) -> str:

@@ -22,6 +22,10 @@ def import_object(spec: str, forms: str) -> Any:
     with working_directory():
         try:
             return attrgetter(name)(import_module(module))
+        except ModuleNotFoundError as error:
+            found = error.name != module.split(".")[0]
+            where = "" if found else " (add its folder to PYTHONPATH, or run the command there)"
+            raise InputError(f"cannot import {spec!r}: {error}{where}; {forms}") from None
         except (ImportError, AttributeError, ValueError) as error:
             raise InputError(f"cannot import {spec!r}: {error}; {forms}") from None
         except Exception as error:  # the user's own code, while it is imported

@@ -17,7 +17,7 @@ import json
 import math
 import types
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property, wraps
 from numbers import Integral, Real
 from pathlib import Path
@@ -115,7 +115,7 @@ _known: WeakKeyDictionary[type, Rules] = WeakKeyDictionary()  # a class of a cel
 
 def _field_rules(kind: type) -> Rules:
     """For each field of a dataclass its annotation without `Annotated`, and what `Annotated` adds."""
-    if kind not in _known:
+    if kind not in _known:  # no functools.cache: a tracer cannot enter it
         _known[kind] = _rules(kind)
     return _known[kind]
 
@@ -205,12 +205,7 @@ def _check_array(item: Any, arguments: tuple[Any, ...], where: str) -> None:
 def _hold(item: Any, rule: Any, where: str, letters: dict[str, int]) -> None:
     """Refuse an item that breaks a rule."""
     if isinstance(rule, Sizes):
-        names = rule.letters.split()
-        if item.ndim != len(names) or 0 in item.shape:
-            raise InputError(f"{where} must have {len(names)} axes ({rule.letters}), got shape {list(item.shape)}")
-        for letter, size in zip(names, item.shape, strict=True):
-            if letters.setdefault(letter, size) != size:
-                raise InputError(f"{where} has {size} for {letter}, another field has {letters[letter]}")
+        check_sizes(item, rule.letters.split(), where, letters)
     elif isinstance(rule, AtLeast):
         lowest = item if not isinstance(item, np.ndarray) else item.min() if item.size else rule.least
         if not lowest >= rule.least:
@@ -224,6 +219,15 @@ def _hold(item: Any, rule: Any, where: str, letters: dict[str, int]) -> None:
         sound = (item[1:] > item[:-1]) if rule.strictly else (item[1:] >= item[:-1])
         if not sound.all():
             raise InputError(f"{where} must ascend; number {int(np.argmin(sound)) + 1} does not")
+
+
+def check_sizes(item: Any, names: Sequence[str], where: str, letters: dict[str, int]) -> None:
+    """Refuse an array that is empty or has other axes; `letters` keeps the size of each axis by its name."""
+    if item.ndim != len(names) or 0 in item.shape:
+        raise InputError(f"{where} must have {len(names)} axes ({' '.join(names)}), got shape {list(item.shape)}")
+    for letter, size in zip(names, item.shape, strict=True):
+        if letters.setdefault(letter, size) != size:
+            raise InputError(f"{where} has {size} for {letter}, another field has {letters[letter]}")
 
 
 def _finite(item: Any) -> bool:

@@ -12,7 +12,7 @@ import json
 import shutil
 import tempfile
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +35,6 @@ from oodshape.metrics.conformal import images_needed
 from oodshape.networks.loading import OpenNet, override
 
 __all__ = ["ActorPool", "RunTimings", "collect", "fit_guard", "score"]
-DEFAULT = RunOptions()
 FEWEST = 16  # shards that a run is cut into at least: what a worker that dies may lose
 LARGEST = 4096  # images of a shard at most
 
@@ -63,7 +62,7 @@ def collect(
     preprocessing: Preprocessing | None = None,
     upright: bool = False,
     limit: int | None = None,
-    run: RunOptions = DEFAULT,
+    run: RunOptions = RunOptions(),
     shards: int | None = None,
     pool: ActorPool | None = None,
 ) -> RunTimings:
@@ -101,7 +100,7 @@ def fit_guard(
     source: OpenNet,
     images: Given,
     calibrate: Given | None = None,
-    run: RunOptions = DEFAULT,
+    run: RunOptions = RunOptions(),
     *,
     alpha: float = 0.05,
     per_class: bool = False,
@@ -130,7 +129,13 @@ def fit_guard(
 
 
 def score(
-    guard: Guard, images: Given, source: OpenNet, out: Path, run: RunOptions = DEFAULT, *, pool: ActorPool | None = None
+    guard: Guard,
+    images: Given,
+    source: OpenNet,
+    out: Path,
+    run: RunOptions = RunOptions(),
+    *,
+    pool: ActorPool | None = None,
 ) -> tuple[Counts, RunTimings]:
     """Write the scores of all images; shards that an earlier run has finished are not scored again.
 
@@ -149,7 +154,7 @@ def score(
     who = identify_run(guard, run.batch_size, source.classifier.precision)
     paths = [folder / name_shard_file(number, count) for number in range(1, count + 1)]
     left = [number for number, path in enumerate(paths, 1) if not path.exists()]
-    note = plan_shard(listing, Shard(1, count), run.batch_size, who).note
+    note = plan_shard(listing, Shard(1, count), run.batch_size, who)[1]
     before = _begun(folder)
     if before not in (None, (count, note)):
         raise InputError(f"{folder} was begun with another guard, batch size or other images; remove it to start again")
@@ -165,9 +170,8 @@ def score(
     with replacing(out) as temporary:
         write(temporary, counter, named, "")
     shutil.rmtree(folder)  # with what a killed worker may have left there
-    found = counter.tally
-    kept = Counts(found.images, found.accepted, found.rejected, found.unreadable, total - scored, found.first_error)
-    return kept, RunTimings(scored, found.unreadable, time.monotonic() - begun)
+    found = replace(counter.tally, resumed=total - scored)
+    return found, RunTimings(scored, found.unreadable, time.monotonic() - begun)
 
 
 def _count_shards(images: int, batch_size: int) -> int:

@@ -30,7 +30,6 @@ FORMAT = 1  # raised when the same key would mean other numbers
 PROBED = 2  # images that go through the network before kept features are used
 CHUNK = 512  # rows that are written together, up to whole batches: what a killed run loses at most
 
-DEFAULT = RunOptions()
 DTypeName = Literal["float32", "float16"]
 Batch = tuple[NDArray[Any], NDArray[np.int64]]  # features [n, M], predictions [n]
 
@@ -47,7 +46,7 @@ class Extraction:
     images: ImageSet
     preprocessing: Preprocessing
     dtype: DTypeName = "float32"
-    run: RunOptions = DEFAULT
+    run: RunOptions = RunOptions()
     skip: bool = False  # leave out images that cannot be read, instead of stopping at the first
 
     def __post_init__(self) -> None:

@@ -26,7 +26,6 @@ from oodshape.features.sum_kernels import add_columns
 from oodshape.features.tensor_batches import ExtractedTensors, extract_tensors
 from oodshape.images import identity
 from oodshape.images.decode.preprocessing import Preprocessing
-from oodshape.images.identity import Keys
 from oodshape.images.sources.image_set import find_identities
 from oodshape.images.sources.open_images import Given, in_column, open_images
 from oodshape.networks.classifier import Classifier
@@ -91,6 +90,9 @@ def warn_if_by_chance(accuracy: float | None, images: int, classes: int) -> None
 
 
 FEWEST_LABELS = 10  # of fewer, chance may predict none
+ORDERS = 20  # of the features, that the head is compared with
+JUDGED_ROWS, PRODUCTS = 256, 100_000_000  # at most, of the rows that it is judged by and their products with the head
+FEWEST_ROWS, NARROWEST = 100, 16  # images and features: of fewer, a poor network is not told from an untrained one
 
 
 class Features:
@@ -102,7 +104,12 @@ class Features:
     """
 
     def __init__(
-        self, values: Any, head: Head, labels: Tensor | None, predictions: Tensor | None, identities: Keys | None = None
+        self,
+        values: Any,
+        head: Head,
+        labels: Tensor | None,
+        predictions: Tensor | None,
+        identities: identity.Keys | None = None,
     ) -> None:
         """Use `Features.from_arrays`, which checks its arguments.
 
@@ -253,7 +260,7 @@ class Features:
         return Features(values, self.head, labels, predictions, self.identities[chosen.numpy()])
 
     @property
-    def identities(self) -> Keys:
+    def identities(self) -> identity.Keys:
         """[N] uint64: which image each row is of; row numbers where none were given."""
         return identity.from_numbers(len(self)) if self._identities is None else self._identities
 
@@ -303,17 +310,6 @@ class Features:
             return kept and self._values.is_contiguous()
         return kept and bool(self._values.flags.c_contiguous) and bool(self._values.dtype.isnative)
 
-    def chunk_rows(self, parts: int = 1) -> int:
-        """Return the number of rows in a chunk that has to be copied.
-
-        Args:
-            parts: Divide the chunk by this number.
-
-        Returns:
-            The number of rows.
-        """
-        return min(len(self), max(1, CHUNK_BYTES // parts // (4 * self.width)))
-
     def chunks(self, *, whole: bool = False, parts: int = 1) -> Iterator[tuple[int, Tensor]]:
         """Iterate over consecutive runs of rows.
 
@@ -324,7 +320,7 @@ class Features:
         Returns:
             An iterator over (first row, [n, M] values as stored, float16 or float32).
         """
-        rows = len(self) if whole and self.direct else self.chunk_rows(parts)
+        rows = len(self) if whole and self.direct else max(1, CHUNK_BYTES // parts // (4 * self.width))
         for first in range(0, len(self), rows):
             yield first, as_tensor(self._values[first : first + rows])
 
@@ -528,10 +524,19 @@ class Features:
             needs: Names of the statistics; those that are not scatters are ignored.
             parts: Features that together have the same rows.
         """
-        scatters = needs & SCATTERS.keys()
-        if scatters:
-            found = (part.moments(scatters, stats=False).only(scatters, self.head) for part in parts)
-            total = reduce(add, found)
+        scatters, kept = needs & SCATTERS.keys(), []
+        chosen: dict[str, bool | None] = {}  # whether products are float64: what the first part shows holds for all
+        for part in parts if scatters else ():
+            running = RunningMoments(part, scatters)
+            for name, scatter in running.scatters.items():
+                scatter.double = scatter.double or chosen.get(name)
+            for first, raw in part.chunks():
+                running.add(first, raw, torch.zeros(len(raw), dtype=torch.int64))
+            chosen = {name: scatter.double for name, scatter in running.scatters.items()}
+            kept.append(running.result())
+            part._moments = kept[-1] if part._moments is None else part._moments.combine(kept[-1])
+        if kept:
+            total = reduce(add, (moments.only(scatters, self.head) for moments in kept))
             self._moments = total if self._moments is None else self._moments.combine(total)
 
     def _collected(self, needs: frozenset[str], *, stats: bool, remaining: RemainingClasses | None) -> Moments:
@@ -562,6 +567,33 @@ class Features:
         """
         if self._moments is not None and self._moments.parts.keys() & parts:
             self._moments = self._moments.without(parts)
+
+    @cached_property
+    def head_fits(self) -> bool:
+        """Whether the head reads these features better than it would read them in any of 20 random orders.
+
+        By chance a head drawn at random does so once in ten times or less. The mean largest logit is compared, and the
+        variance of the logits, both less the mean logit of each image: one of them is larger for trained networks.
+        """
+        classes, width = self.head.weight.shape
+        rows = max(2, min(JUDGED_ROWS, PRODUCTS // (classes * width)))
+        z = torch.cat([raw.cpu().float() for _, raw in self[:: max(1, len(self) // rows)].chunks()])[:rows]
+        weight, draw = self.head.weight.cpu().T, torch.Generator().manual_seed(0)
+        orders = [torch.arange(width), *(torch.randperm(width, generator=draw) for _ in range(ORDERS))]
+        products = (z[:, order] @ (weight - weight.mean(dim=1, keepdim=True)) for order in orders)
+        own, *others = (torch.stack([each.amax(dim=1).mean(), each.var(dim=0).sum()]) for each in products)
+        return min(classes - 1, width // NARROWEST) == 0 or not bool((own <= torch.stack(others).amax(dim=0)).all())
+
+    def warn_if_untrained(self) -> None:
+        """Warn of a head that does not belong to these features, where no labels show that it does."""
+        chance = 1 / self.head.classes
+        known = self.accuracy is not None and self.accuracy > chance + 3 * math.sqrt(chance / len(self))
+        if len(self) >= FEWEST_ROWS and not known and not self.head_fits:
+            warnings.warn(
+                "the head gives these features no larger logits than it gives them in random order: was the network "
+                "ever trained, and were all its weights loaded? Its classes and logits mean nothing otherwise",
+                stacklevel=3,
+            )
 
     @property
     def accuracy(self) -> float | None:

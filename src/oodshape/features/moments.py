@@ -16,12 +16,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from oodshape.core.errors import InputError, unknown
-from oodshape.core.values import AtLeast, check_fields, freeze_array
+from oodshape.core.values import AtLeast, check_fields, check_sizes, freeze_array
 from oodshape.features.chunks import Chunked, check_finite
 from oodshape.features.kernels import TINY, normalise_rows
 from oodshape.features.sum_kernels import Scatter, add_by_class, add_sorted, add_squares, merge_scatters, row_lengths
 from oodshape.images import identity
-from oodshape.images.identity import Keys
 from oodshape.networks.head import Head, drop_classes
 
 Array = NDArray[Any]
@@ -122,22 +121,15 @@ class FeatureRows:
         """The numbers of the rows that are predicted as their label."""
         return self.labelled[(self.classes == self.labels)[self.labelled]]
 
-    def energy(self) -> float:
-        """The summed log of the summed exponentials, read off the largest logit and its probability."""
-        logs = self.logits.amax(dim=1) - self.probabilities.amax(dim=1).log()
-        return float(logs.double().sum())
 
-
-def _add_counts(rows: FeatureRows, total: Array) -> None:
-    total += np.bincount(rows.classes.numpy(), minlength=len(total))
+def _count(classes: Tensor, total: Array) -> None:
+    total += np.bincount(classes.numpy(), minlength=len(total))
 
 
 def _add_energy(rows: FeatureRows, total: Array) -> None:
-    total += rows.energy()
-
-
-def _count_labels(rows: FeatureRows, which: Tensor, total: Array) -> None:
-    total += np.bincount(rows.labels[which].numpy(), minlength=len(total))
+    """Add the log of the summed exponentials, read off the largest logit and its probability."""
+    logs = rows.logits.amax(dim=1) - rows.probabilities.amax(dim=1).log()
+    total += float(logs.double().sum())
 
 
 def _add_by_label(rows: FeatureRows, which: Tensor, total: Array, factors: Tensor | None = None) -> None:
@@ -161,17 +153,17 @@ def _add_surprise(rows: FeatureRows, total: Array) -> None:
 
 # how rows are added in place; classes are the predicted ones
 SUMS: dict[str, Callable[[FeatureRows, Array], None]] = {
-    Statistic.COUNTS: _add_counts,
+    Statistic.COUNTS: lambda rows, total: _count(rows.classes, total),
     Statistic.CLASS_SUMS: lambda rows, total: add_by_class(rows.z, rows.classes, total),
     Statistic.UNIT_CLASS_SUMS: lambda rows, total: add_by_class(rows.z, rows.classes, total, rows.inverse_lengths),
     Statistic.SOFTMAX_SUMS: lambda rows, total: add_by_class(rows.probabilities, rows.classes, total),
     Statistic.SQUARES: lambda rows, total: add_squares(rows.z, total),
     Statistic.PROFILE: lambda rows, total: add_sorted(rows.z, total),
     Statistic.ENERGY: _add_energy,
-    Statistic.LABEL_COUNTS: lambda rows, total: _count_labels(rows, rows.labelled, total),
+    Statistic.LABEL_COUNTS: lambda rows, total: _count(rows.labels[rows.labelled], total),
     Statistic.LABEL_SUMS: lambda rows, total: _add_by_label(rows, rows.labelled, total),
     Statistic.UNIT_LABEL_SUMS: lambda rows, total: _add_by_label(rows, rows.labelled, total, rows.inverse_lengths),
-    Statistic.RIGHT_COUNTS: lambda rows, total: _count_labels(rows, rows.right, total),
+    Statistic.RIGHT_COUNTS: lambda rows, total: _count(rows.labels[rows.right], total),
     Statistic.RIGHT_SUMS: lambda rows, total: _add_by_label(rows, rows.right, total),
     Statistic.LABEL_SURPRISE: _add_surprise,
 }
@@ -186,7 +178,7 @@ class Bank:
     that share a number (parts whose rows were numbered alike): both count.
     """
 
-    def __init__(self, width: int, *, half: bool = False, coming: Keys | None = None) -> None:
+    def __init__(self, width: int, *, half: bool = False, coming: identity.Keys | None = None) -> None:
         """An empty bank for rows of the given width, in float16 where they come so.
 
         Where the keys of all rows that are `coming` are given and differ, each row that stays has its place from the
@@ -197,7 +189,7 @@ class Bank:
         self._keys = known[: BANK if self._planned else 0]
         self._kept = np.empty((len(self._keys), width), np.float16 if half else np.float32)
 
-    def add(self, keys: Keys, rows: Array) -> None:
+    def add(self, keys: identity.Keys, rows: Array) -> None:
         """Add rows; if the bank is full, the rows with the largest keys are dropped."""
         if self._planned:
             places = np.minimum(np.searchsorted(self._keys, keys), len(self._keys) - 1)
@@ -211,12 +203,12 @@ class Bank:
         order = _distinct(both, values)[:BANK]
         self._keys, self._kept = both[order], values[order]
 
-    def result(self) -> tuple[Keys, Array]:
+    def result(self) -> tuple[identity.Keys, Array]:
         """([B] keys, ascending, and [B, M] their rows)."""
         return self._keys, self._kept
 
 
-def _distinct(keys: Keys, rows: Array) -> NDArray[np.int64]:
+def _distinct(keys: identity.Keys, rows: Array) -> NDArray[np.int64]:
     """The places of the rows by ascending key; each image once."""
     order = np.argsort(keys, kind="stable")
     starts = np.concatenate([[0], np.flatnonzero(np.diff(keys[order])) + 1, [len(order)]])
@@ -272,14 +264,11 @@ class Moments:
         sizes: dict[str, int] = {}
         for name, part in self.parts.items():
             letters, types = _form(name)
-            if str(part.dtype) not in types.split() or part.ndim != len(letters) or 0 in part.shape:
-                wanted = f"{types.replace(' ', ' or ')} with the axes {letters}"
-                raise InputError(f"{name} must be {wanted}, got {part.dtype}{list(part.shape)}")
+            if str(part.dtype) not in types.split():
+                raise InputError(f"{name} must be {types.replace(' ', ' or ')}, got {part.dtype}")
+            check_sizes(part, letters, name, sizes)
             if part.dtype.kind == "f" and not np.isfinite([part.min(), part.max()]).all():  # without a copy
                 raise InputError(f"{name} holds a NaN or infinite value")
-            for letter, size in zip(letters, part.shape, strict=True):
-                if sizes.setdefault(letter, size) != size:
-                    raise InputError(f"{name} has {size} for {letter}, another part has {sizes[letter]}")
         for extra, of in OWNERS.items():
             if (extra in self.parts) != (of in self.parts):
                 raise InputError(f"{of} and {extra} come together, got one of them")

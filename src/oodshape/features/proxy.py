@@ -18,7 +18,6 @@ from oodshape.images import identity
 from oodshape.images.datasets.synthetic import NOISE_IMAGES, Scrambled, draw_lattice, draw_noise, draw_phases, scramble
 from oodshape.images.decode.prefetch import sample_sizes
 from oodshape.images.decode.preprocessing import Preprocessing
-from oodshape.images.identity import Keys
 from oodshape.images.sources.image_set import ArraySet, limit_images
 from oodshape.images.sources.open_images import Given, open_images
 from oodshape.networks.classifier import Classifier
@@ -61,7 +60,7 @@ def proxy_features(
     >>> from oodshape import Classifier
     >>> net = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(12, 4))
     >>> [len(each) for each in proxy_features(Classifier(net), torch.rand(8, 3, 2, 2), prepared=True, progress=False)]
-    [8, 192, 512]
+    [8, 320, 512]
     """
     if prepared:
         seen = extract_tensors(
@@ -88,7 +87,8 @@ def extract_synthetic_features(
     as_they_are = replace(preprocessing, resize=None, crop=None)
     found = []
     channels = preprocessing.channels
-    for name, pixels in (("noise", draw_noise(*size, channels, 1)), ("constant", draw_lattice(*size, channels))):
+    made = {"noise": draw_noise(*size, channels, 1, weak=True), "constant": draw_lattice(*size, channels)}
+    for name, pixels in made.items():
         images = ArraySet(name, pixels[..., 0] if channels == 1 else pixels)
         try:
             found.append(Features.extract(classifier, images, as_they_are, **how))
@@ -98,7 +98,7 @@ def extract_synthetic_features(
 
 
 def extract_tensor_proxy(
-    classifier: Classifier, images: Tensor, which: Keys, seed: int = 0, *, progress: bool | None = None
+    classifier: Classifier, images: Tensor, which: identity.Keys, seed: int = 0, *, progress: bool | None = None
 ) -> list[Features]:
     """Scramble prepared tensors [N, C, H, W], clamp each channel to its range, and extract their features.
 
@@ -117,7 +117,7 @@ def extract_tensor_proxy(
     channels, height, width = images.shape[1:]
     noise, constant = (
         (torch.from_numpy(pixels).permute(0, 3, 1, 2) / 255 * (high - low) + low).to(images.dtype)
-        for pixels in (draw_noise(height, width, channels, 1), draw_lattice(1, 1, channels))
+        for pixels in (draw_noise(height, width, channels, 1, weak=True), draw_lattice(1, 1, channels))
     )
     noise, constant = torch.cat([noise, draw_matched_noise(images, 1)]), constant.expand(-1, -1, height, width)
     return [Features.extract(classifier, each, prepared=True, progress=progress) for each in (made, noise, constant)]

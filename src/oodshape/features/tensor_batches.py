@@ -21,7 +21,6 @@ from oodshape.core.progress import progress_bar
 from oodshape.features.chunks import check_finite
 from oodshape.images import identity
 from oodshape.images.decode.preprocessing import check_shape
-from oodshape.images.identity import Keys
 from oodshape.images.sources.memory import count_prepared, iterate_prepared
 from oodshape.networks.classifier import Classifier
 
@@ -35,7 +34,7 @@ class ExtractedTensors:
     features: NDArray[Any]  # [N, M]
     predictions: NDArray[np.int64]  # [N]
     labels: NDArray[np.int64]  # [N], -1: none
-    identities: Keys  # [N], by content
+    identities: identity.Keys  # [N], by content
     kept: Tensor  # [K, ...]: images, of the size of the first
     kept_rows: NDArray[np.int64]  # [K]: their rows, by ascending keys
     shape: tuple[int, ...] | None  # of every image; None: they differ
@@ -62,7 +61,7 @@ def extract_tensors(
     With a `cache` folder, features are kept there by the content of each image, and a later pass runs only images that
     it does not have: a loader has no name, and may shuffle.
     """
-    parts: list[tuple[NDArray[Any], NDArray[np.int64], NDArray[np.int64], Keys]] = []
+    parts: list[tuple[NDArray[Any], NDArray[np.int64], NDArray[np.int64], identity.Keys]] = []
     subset, first, shapes = _Subset(keep), 0, set[tuple[int, ...]]()
     through = _Network(classifier, dtype, cache)
     with progress_bar(name, count_prepared(images), progress) as report:
@@ -94,7 +93,7 @@ class _Kept:
 
     folder: Path
     name: str
-    keys: Keys
+    keys: identity.Keys
     classes: NDArray[np.int64]
 
     @classmethod
@@ -120,9 +119,9 @@ class _Network:
         self.classifier, self.dtype, self.cache = classifier, dtype, cache
         self.folder: Path | None = None
         self.kept: dict[int, tuple[_Kept, int]] = {}  # identity -> where its row is
-        self.new: list[tuple[NDArray[Any], NDArray[np.int64], Keys]] = []
+        self.new: list[tuple[NDArray[Any], NDArray[np.int64], identity.Keys]] = []
 
-    def start(self, pair: Tensor, which: Keys) -> None:
+    def start(self, pair: Tensor, which: identity.Keys) -> None:
         """Check the network on the first images, and read the index of the cache."""
         if len(pair) > 1:
             self.classifier.check_repeatable(pair)
@@ -149,7 +148,7 @@ class _Network:
         part, row = self.kept.get(key, (None, 0))
         return None if part is None or part.rows is None else (part.rows[row], int(part.classes[row]))
 
-    def __call__(self, batch: Tensor, which: Keys, first: int) -> tuple[NDArray[Any], NDArray[np.int64]]:
+    def __call__(self, batch: Tensor, which: identity.Keys, first: int) -> tuple[NDArray[Any], NDArray[np.int64]]:
         """([n, M] features, [n] predictions) of a batch."""
         places = [self._look_up(key) for key in which.tolist()] if self.kept else [None] * len(which)
         missing = np.array([place is None for place in places])
@@ -186,7 +185,7 @@ class _Network:
                 np.save(stream, array)
 
 
-def hash_tensors(batch: Tensor) -> Keys:
+def hash_tensors(batch: Tensor) -> identity.Keys:
     """Return [N]: a hash of the values of each image."""
     return identity.hash_each(image.numpy() for image in batch.detach().cpu().contiguous().float())
 
@@ -198,7 +197,7 @@ class _Subset:
         self.count = count
         self.heap: list[tuple[int, int, Tensor]] = []  # (-key, -row, image): the largest key is replaced first
 
-    def add(self, batch: Tensor, identities: Keys, first: int) -> None:
+    def add(self, batch: Tensor, identities: identity.Keys, first: int) -> None:
         for place, key in enumerate(identity.draw_keys(identities, 0, "subset").tolist() if self.count else ()):
             if len(self.heap) == self.count and -key <= self.heap[0][0]:
                 continue

@@ -25,7 +25,6 @@ from oodshape.metrics.registry import DEFAULT_METRICS, measure
 from oodshape.networks.loading import OpenNet
 
 LEVEL = 0.95  # of every interval but the promise's
-DEFAULT = RunOptions()
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,9 +32,12 @@ class SetScores:
     """One detector's scores of a set, and how many it accepts."""
 
     values: NDArray[np.float32]
-    accepted: int
     p_values: NDArray[np.float64]
     passed: NDArray[np.bool_]  # whether each is accepted
+
+    @property
+    def accepted(self) -> int:
+        return int(self.passed.sum())
 
     @property
     def share(self) -> Estimate:
@@ -154,7 +156,7 @@ def check_guard(
     source: OpenNet,
     id: Given,
     ood: Mapping[str, Given] | Given,
-    run: RunOptions = DEFAULT,
+    run: RunOptions = RunOptions(),
     *,
     prepared: bool = False,
 ) -> Check:
@@ -216,7 +218,5 @@ def _checked(guard: Fitted, source: OpenNet, images: Given, name: str, run: RunO
 
 
 def _scores(parts: list[Any]) -> SetScores:
-    values = np.concatenate([part.scores.cpu().numpy() for part in parts])
-    p_values = np.concatenate([part.p_values.cpu().numpy() for part in parts])
-    passed = np.concatenate([part.accepted.cpu().numpy() for part in parts])
-    return SetScores(values, int(passed.sum()), p_values, passed)
+    columns = ([getattr(part, name).cpu().numpy() for part in parts] for name in ("scores", "p_values", "accepted"))
+    return SetScores(*map(np.concatenate, columns))

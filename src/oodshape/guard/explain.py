@@ -11,8 +11,8 @@ from oodshape.guard.fitted import Fitted
 from oodshape.guard.scoring.score_images import ScoredBatch, make_rows, score_given, score_listed
 from oodshape.images.sources.image_set import ImageSource
 from oodshape.images.sources.open_images import Given
-from oodshape.methods.base import Batch, Evidence
 from oodshape.methods.fusion import Fusion
+from oodshape.methods.slots import Batch, Evidence
 from oodshape.networks.head import Outputs
 from oodshape.networks.loading import OpenNet
 

@@ -22,7 +22,6 @@ from oodshape.networks.classifier import Classifier
 from oodshape.networks.device import Precision
 from oodshape.networks.loading import Model, OpenNet, open_model, takes_num_classes
 
-DEFAULT = ModelOptions()
 LARGEST = 1 << 26  # values of the fixed image: a damaged file may ask for any number
 CLOSE = 0.02  # of the largest logit of the fixed image: other devices round by less
 
@@ -66,7 +65,7 @@ class Fitted(Value):
         if self.classes and len(self.classes) != classes:
             raise InputError(f"the network has {classes} classes, but {len(self.classes)} names were given")
 
-    def open_network(self, model: Model, opening: ModelOptions = DEFAULT) -> OpenNet:
+    def open_network(self, model: Model, opening: ModelOptions = ModelOptions()) -> OpenNet:
         """Open the network of this guard; raise InputError where it is not the one that the guard was fitted for."""
         about = self.about
         sized = opening.weights is not None and isinstance(model, str) and takes_num_classes(model)
@@ -150,7 +149,7 @@ def compute_probe(classifier: Classifier, shape: tuple[int, ...] | None) -> NDAr
     """The logits [L] of a fixed image, which equal weights in other layers change; None if it cannot be run."""
     if shape is None or min(shape, default=0) < 1 or math.prod(shape) > LARGEST:
         return None
-    image = torch.randn(1, *shape, generator=torch.Generator().manual_seed(0))
+    image = torch.randn(1, *shape, generator=torch.Generator().manual_seed(0), dtype=torch.float32)
     try:
         return np.asarray(classifier(image).logits[0].cpu().numpy())
     except HeadError:

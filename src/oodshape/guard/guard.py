@@ -40,7 +40,7 @@ from oodshape.guard.fit.collect import PartFiles, list_part_files, load_parts, r
 from oodshape.guard.fit.extractor import Extractor
 from oodshape.guard.fit.fit import find_class_names, fit_detector, name_model
 from oodshape.guard.fit.sanity import check_sanity
-from oodshape.guard.fit.split import refuse_copies, split_collected, split_images, split_tensors
+from oodshape.guard.fit.split import TRAINED, refuse_copies, split_collected, split_images, split_tensors
 from oodshape.guard.fitted import About, Fitted, compute_probe
 from oodshape.guard.live import Live
 from oodshape.guard.scoring.score_images import score_images
@@ -237,15 +237,19 @@ class Guard(Fitted):
     def _read(self, source: OpenNet, images: Given, alpha: float, options: CalibrateKeywords) -> tuple[Features, Keys]:
         """The features and the sketch of a calibration set, of which `alpha` needs a minimum."""
         reading, run = make_options(ImageOptions, options), make_options(RunOptions, options)
-        used = np.empty(0, np.uint64) if self.about.selection is None else self.about.selection
+        none = np.empty(0, np.uint64)
+        used = none if self.about.selection is None else self.about.selection
+        fitted = none if self.about.trained_on is None else self.about.trained_on
         if reading.prepared:
             seen = extract_tensors(source.classifier, images, shape=self.about.input_shape, progress=run.progress)
-            rows = np.flatnonzero(np.isin(seen.identities, used))
-            refuse_copies([f"image {row}" for row in rows], len(seen.identities), SELECTED)
+            for sketch, others in ((fitted, TRAINED), (used, SELECTED)):
+                rows = np.flatnonzero(np.isin(seen.identities, sketch))
+                refuse_copies([f"image {row}" for row in rows], len(seen.identities), others)
             return Features.from_tensors(seen, source.classifier.head), join_sketches([seen.identities])
         held = open_images(in_column(images, reading.column), upright=self.about.upright)
         check_enough(len(held), alpha)
-        refuse_copies(find_copies_in_sketch(held, used), len(held), SELECTED)
+        for sketch, others in ((fitted, TRAINED), (used, SELECTED)):
+            refuse_copies(find_copies_in_sketch(held, sketch), len(held), others)
         cache = make_options(CacheOptions, options).cache
         extractor = Extractor(source.classifier, self.preprocessing, self.about.upright, run, cache)
         return extractor.calibration(held, self.about.input_shape), make_sketch(held)
@@ -380,6 +384,12 @@ class Guard(Fitted):
                 "otherwise: calibrate it in float32 first (oodshape calibrate --images ... --precision float32)"
             )
         source = self.open_network(model, make_options(ModelOptions, options))
+        types = {str(each.dtype) for each in source.classifier.net.parameters() if each.is_floating_point()}
+        if others := sorted(types - {"torch.float32"}):
+            raise InputError(
+                f"this network has weights of type {', '.join(others)}, but an exported graph takes float32 images: "
+                "fit a guard for net.float(), and export that"
+            )
         return export_guard(self, source, path, images, progress)
 
     def save(self, path: str | Path) -> None:

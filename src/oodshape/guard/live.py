@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import copy
 import math
+import operator
 import os
 import threading
 from contextlib import suppress
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -57,10 +59,14 @@ class Live:
         self._making = threading.Lock()
         self._tensors = [*classifier.net.parameters(), *classifier.net.buffers()]
         self._stamp = stamp_tensors(self._tensors)
+        tables = ((each._parameters, each._buffers, each._modules) for each in classifier.net.modules())
+        self._tables: list[dict[str, Any]] = list(chain.from_iterable(tables))
+        self._parts = self._list_parts()  # kept: a new object could have the place of one that is gone
         self._like = next((each for each in self._tensors if each.is_floating_point()), torch.empty(0))
         size = None if guard.about.preprocessing is None else guard.about.preprocessing.size
         if size is not None:  # what the first call would check otherwise
-            self.tensors(torch.rand(2, guard.preprocessing.channels, *size, generator=torch.Generator().manual_seed(0)))
+            shape = (2, guard.preprocessing.channels, *size)
+            self.tensors(torch.rand(shape, generator=torch.Generator().manual_seed(0), dtype=torch.float32))
 
     def __call__(self, images: Given, *, prepared: bool = False) -> Verdict | list[Verdict]:
         """Return the verdict on one image, or a list of verdicts on several images.
@@ -107,7 +113,9 @@ class Live:
             what = f"{list(batch.shape)} on {batch.device}" if isinstance(batch, Tensor) else type(batch).__name__
             raise InputError(f"live.tensors takes a batch [N, ...] as the network does, got {what}")
         check_shape(batch.shape[1:], self.guard.about.input_shape)
-        if stamp_tensors(self._tensors) != self._stamp:
+        now = self._list_parts()
+        replaced = len(now) != len(self._parts) or not all(map(operator.is_, now, self._parts))
+        if replaced or stamp_tensors(self._tensors) != self._stamp:
             raise InputError(
                 "the network's weights were changed or moved since the guard was attached: attach it again, and fit a "
                 "new guard where they are other weights now"
@@ -130,6 +138,10 @@ class Live:
             p_values = self.guard.detector.p_values(scores, classes)
             return Decision(classes, scores, torch.where(scores.cpu().isfinite(), p_values, torch.nan), accepted)
 
+    def _list_parts(self) -> list[Any]:
+        """The network's parameters, buffers and modules as they are now."""
+        return list(chain.from_iterable(table.values() for table in self._tables))
+
     def _classified(self, batch: Tensor) -> Decision:
         """The same by the classifier: each image alone where one of them has no finite score."""
         try:
@@ -139,7 +151,7 @@ class Live:
         except InputError:
             if len(batch) > 1:
                 return join_decisions([self._classified(batch[row : row + 1]) for row in range(len(batch))])
-            none = torch.full((1,), torch.nan)
+            none = torch.full((1,), torch.nan, dtype=torch.float32)
             return Decision(torch.zeros(1, dtype=torch.int64), none, none.double(), torch.zeros(1, dtype=torch.bool))
 
     def to(self, device: torch.device | str) -> Live:

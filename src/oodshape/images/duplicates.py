@@ -20,7 +20,6 @@ from oodshape.core.errors import InputError
 from oodshape.core.machine import count_cores
 from oodshape.images import identity
 from oodshape.images.decode.prefetch import MOST
-from oodshape.images.identity import Keys
 from oodshape.images.sources.archives import ArchivedImages
 from oodshape.images.sources.image_files import ImageFiles
 from oodshape.images.sources.image_set import ImageSet, IndexedImages, Subset, find_identities
@@ -54,7 +53,7 @@ def find_repeated(images: ImageSet) -> list[int]:
     return [row for row, key in keys.items() if first.setdefault(key, row) != row]
 
 
-def make_sketch(images: ImageSet) -> Keys:
+def make_sketch(images: ImageSet) -> identity.Keys:
     """At most `SKETCH` keys, ascending: the smallest hashes of the images' contents, the same in any order and split.
 
     The upper half of a key is a hash of a file's size: of local files only the chosen ones are read.
@@ -66,12 +65,12 @@ def make_sketch(images: ImageSet) -> Keys:
     return join_sketches([_content_keys(images, rows)])
 
 
-def join_sketches(sketches: list[Keys]) -> Keys:
+def join_sketches(sketches: list[identity.Keys]) -> identity.Keys:
     """The sketch of several sets together."""
     return np.unique(np.concatenate(sketches))[:SKETCH]
 
 
-def find_copies_in_sketch(images: ImageSet, sketch: Keys) -> list[str]:
+def find_copies_in_sketch(images: ImageSet, sketch: identity.Keys) -> list[str]:
     """The names of the images whose content is in the sketch of another set."""
     if len(sketch) == 0:
         return []
@@ -94,7 +93,7 @@ def _local_files(images: ImageSet) -> list[str] | None:
     return None if files is None or any(map(is_remote, files)) else files
 
 
-def _upper_halves(images: ImageSet) -> Keys | None:
+def _upper_halves(images: ImageSet) -> identity.Keys | None:
     """[N]: the upper halves of the keys of local files, without reading them; the largest for a file that is gone."""
     files = _local_files(images)
     if files is None:
@@ -108,7 +107,7 @@ def _upper_halves(images: ImageSet) -> Keys | None:
 UPPER = np.uint64(0xFFFFFFFF00000000)
 
 
-def _content_keys(images: ImageSet, rows: Any) -> Keys:
+def _content_keys(images: ImageSet, rows: Any) -> identity.Keys:
     """[n]: the keys of some images, by their encoded bytes where they have them, else by their pixels."""
     return np.array(_in_threads(_content_key, images, rows), np.uint64)
 

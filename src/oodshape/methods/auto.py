@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Annotated, TypeVar
 
 import numpy as np
@@ -25,29 +25,33 @@ from oodshape.features.moments import Statistic
 from oodshape.features.proxy import cross_features
 from oodshape.features.training_sums import MOST, SELECTION, Sums, TrainingSums
 from oodshape.images import identity
-from oodshape.methods.base import ScoreRecipe
 from oodshape.methods.detector import Detector, Method
 from oodshape.methods.fit_all import fit_each, score_each
 from oodshape.methods.fusion import SCRAMBLED, Component, Filter, Fusion
 from oodshape.methods.held_out_classes import HeldOutClasses
 from oodshape.methods.records import RECORDS
 from oodshape.methods.registry import find_method
-from oodshape.methods.scores.mahalanobis import Clusters, Unlike
-from oodshape.methods.training import Training
+from oodshape.methods.scores.mahalanobis import Clusters, Contrast, Unlike
+from oodshape.methods.slots import ScoreRecipe
+from oodshape.methods.training_set import Training
 from oodshape.metrics.detection import auroc
 
 T = TypeVar("T")
 FALLBACK = "optfs"
 # one method per idea: near copies of one score would displace the others
 CANDIDATES = tuple(record.id for record in RECORDS.values() if record.candidate)
+SIGNED, SIGNED_FUSE = "cop", 2  # where features have both signs, CoP is a candidate, and so many are fused
 FEWEST = 10  # selection images: the lowest tenth must hold one
 MEMORISED = 0.99  # the accuracy on training images from which they are not representative of others
 SATURATED, SPREAD = 0.99, 0.01  # a proxy set with a larger median AUROC, or a smaller interquartile range, is saturated
 CROSSED = "crossed features"
 DISTANCES = "mds"  # whose distances the filters use: the length of features counts
-# what filters are against, the weight in the sum and the limit: smooth OOD images resemble constant ones, none noise;
-# the shrinkage of their covariance, and whether they are one cloud
-FILTERS = {"noise": (0.0, 0.03, 0.3, True), "constant images": (2.0, 0.05, 0.03, False)}
+NOISE, CONSTANT = "noise", "constant images"
+# what filters are against, its place among the synthetic images, the score, its weight in the sum and the limit:
+# smooth OOD images resemble constant ones, none noise
+FILTERS: tuple[tuple[str, int, type[Contrast | Unlike], float, float], ...]
+FILTERS = ((NOISE, 0, Contrast, 0.0, 0.05), (CONSTANT, 1, Unlike, 2.0, 0.08), (CONSTANT, 1, Contrast, 0.0, 0.03))
+CONTRASTED = 800  # ID images that `Contrast` is fitted on
 UNLIKELY, FEW = 0.02, 0.02  # filters are added if more than FEW images of a kind have a p-value of at least UNLIKELY
 NO_IMAGES = (
     "no scrambled images: extract them with proxy_features(classifier, images, preprocessing) and pass fit(train, "
@@ -66,14 +70,15 @@ class Auto(ScoreRecipe):
     is OptFS, with a warning. A candidate that refuses the features is left out.
 
     If `proxy` holds noise and constant images after the scrambled ones, and the fusion accepts more than a few of
-    either, a filter against each is added (`Unlike`).
+    either, filters against both are added (`Contrast`, `Unlike`).
 
     >>> Auto(candidates=("msp", "energy"), fuse=1, always=()).fuse
     1
 
     Args:
         candidates: Ids of methods; empty: `CANDIDATES`.
-        fuse: Number of candidates to fuse; 1 uses the best candidate as it is.
+        fuse: Number of candidates to fuse; 1 uses the best candidate as it is. At most 2 are fused if features have
+            both signs and `candidates` is empty (`adapt_to_signs`).
         share: Fraction of the training images to select by.
         always: Candidates that are fused whatever their AUROC: GEN keeps the fusion near the network's own
             probabilities, MDS++ rejects inputs that are far from all training features.
@@ -107,6 +112,20 @@ class Auto(ScoreRecipe):
         """
         return {name: find_method(name).unlabelled() for name in self.candidates or CANDIDATES}
 
+    def adapt_to_signs(self, *, signed: bool) -> Auto:
+        """Fuse fewer candidates, and CoP, where features have both signs: most candidates are made for those of a ReLU.
+
+        Args:
+            signed: Whether features have both signs.
+
+        Returns:
+            This recipe, changed if features are signed and no candidates were given.
+        """
+        if self.candidates or not signed:
+            return self
+        fuse = min(self.fuse, SIGNED_FUSE)
+        return replace(self, candidates=(*CANDIDATES, SIGNED), fuse=fuse, always=(*self.always, SIGNED))
+
     @property
     def exportable(self) -> bool:
         """Whether every candidate is, so that any selection can be."""
@@ -128,13 +147,15 @@ class Auto(ScoreRecipe):
                 f"selects by {self.share:g} of the training images and needs at least {FEWEST} there, got "
                 f"{len(selection)} of {train.n}; give more images",
             )
-        tried = try_on_proxies(self.methods(), fitting, selection, train.proxy)
+        recipe = self.adapt_to_signs(signed=train.signed)
+        tried = try_on_proxies(recipe.methods(), fitting, selection, train.proxy)
         notes = (*_memorised(train, selection), *tried.notes)
         if not tried.proxies:
             return _fallback(train, f"has no proxy set to select by: {'; '.join(notes)}")
-        always = self.always if self.fuse > 1 else ()
-        fused = [best for place, (best, _) in enumerate(tried.ranking) if place < self.fuse or best in always]
-        fusion = fuse_tried(tried, fused, fitting, selection, train.proxy[1:])
+        always = recipe.always if recipe.fuse > 1 else ()
+        fused = [best for place, (best, _) in enumerate(tried.ranking) if place < recipe.fuse or best in always]
+        contrasted = partial(contrast_images, train, self.share)
+        fusion = fuse_tried(tried, fused, fitting, selection, train.proxy[1:], contrasted)
         values = tuple(tried.aurocs[name] for name, _ in tried.ranking)
         return replace(fusion, ranking=tried.ranking, proxies=tried.proxies, values=values, notes=notes)
 
@@ -200,11 +221,17 @@ def try_on_proxies(
 
 
 def fuse_tried(
-    tried: Trials, names: Sequence[str], fitting: Features | Sums, selection: Features, synthetic: Sequence[Features]
+    tried: Trials,
+    names: Sequence[str],
+    fitting: Features | Sums,
+    selection: Features,
+    synthetic: Sequence[Features],
+    contrasted: Callable[[], Features | None] = lambda: None,
 ) -> Fusion:
-    """Fuse candidates, with a filter for each kind of synthetic image if the fusion accepts more than a few of any.
+    """Fuse candidates, with filters against noise and constant images if the fusion accepts more than a few of either.
 
     A filter also rejects ID images, which lowers the threshold: what the components reject just so needs one then.
+    `Contrast` is fitted on `contrasted`, or on selection images, each of which is left out of its own score.
     """
     parts = tuple(Component.of_detector(name, tried.detectors[name], tried.inside[name]) for name in names)
     scores, filters = [tried.inside[name] for name in names], []
@@ -216,9 +243,15 @@ def fuse_tried(
     except InputError:  # features that have no covariance
         return fusion
     assert isinstance(base.scorer, Clusters)
-    for (name, (weight, limit, share, whole)), images in zip(FILTERS.items(), synthetic, strict=False):
-        detector = replace(base, scorer=Unlike.of_images(base.scorer, images, share, whole=whole))
+    training = contrasted()
+    inside = selection if training is None else training
+    rows = identity.smallest(inside.identities, CONTRASTED, 0, "contrast")
+    for name, place, score, weight, limit in FILTERS:
+        scorer, left_out = score.of_images(base.scorer, synthetic[place], inside[rows])
+        detector = replace(base, scorer=scorer)
         scores.append(detector.score(selection))
+        if left_out is not None and training is None:
+            scores[-1][rows] = left_out.to(scores[-1].device)
         filters.append(Filter.of_detector(name, detector, scores[-1], weight=weight, limit=limit))
     return Fusion.of_components(parts, scores, tuple(filters))
 
@@ -246,6 +279,13 @@ def _parts(train: Training, share: float) -> tuple[Features | Sums, Features]:
     if train.held_out is not None:
         return data if isinstance(data, Features) else data.every, train.held_out
     return split_selection(data, share) if isinstance(data, Features) else _collected_parts(data, share)
+
+
+def contrast_images(train: Training, share: float) -> Features | None:
+    """Training images for `Contrast`, the same for any number of parts; None if few, or if they select."""
+    if train.held_out is None or share * train.n < FEWEST:
+        return None
+    return train.features[_selected_rows(train.features, share)[1]] if train.summed is None else train.summed.selection
 
 
 def _collected_parts(data: TrainingSums, share: float) -> tuple[Sums, Features]:
@@ -281,6 +321,12 @@ def split_selection(train: Features, share: float) -> tuple[Features, Features]:
 
     If that is FEWEST images or fewer, it is exactly as many; of more than MOST, the rest is in neither part.
     """
+    held, rows = _selected_rows(train, share)
+    return train[np.flatnonzero(~held)], train[rows]
+
+
+def _selected_rows(train: Features, share: float) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
+    """([N] which images are not fitted on, the places of those to select by)."""
     fewest = int(share * len(train))
     if fewest == 0:
         raise InputError(f"a share of {share:g} of {len(train)} training images is none; auto needs some to select by")
@@ -290,8 +336,7 @@ def split_selection(train: Features, share: float) -> tuple[Features, Features]:
     else:
         held = identity.hold_out(train.identities, share, purpose=SELECTION, fewest=FEWEST)
     rows = np.flatnonzero(held)
-    kept = identity.smallest(train.identities[rows], MOST, 0, SELECTION)
-    return train[np.flatnonzero(~held)], train[rows[kept]]
+    return held, rows[identity.smallest(train.identities[rows], MOST, 0, SELECTION)]
 
 
 def _fallback(train: Training, why: str) -> Fusion:

@@ -21,14 +21,14 @@ from oodshape.core.values import Ascending, AtLeast, Sizes, Value, copy_frozen, 
 from oodshape.features.features import Features
 from oodshape.features.moments import Moments
 from oodshape.images.identity import hash_each
-from oodshape.methods.base import Batch, Evidence, FittedSlots, HeadRecipe, Identity, Recipe, ScoreRecipe, Shaper
 from oodshape.methods.guarded_net import GuardedNet, wrap_network
 from oodshape.methods.heads import Linear
-from oodshape.methods.perturb.base import NoPerturbation, Step
+from oodshape.methods.perturb.step import NoPerturbation, Step
 from oodshape.methods.records import import_method_types
 from oodshape.methods.scores.logits import Energy
 from oodshape.methods.shapes.optfs import BySign, OptFS, warn_if_meaningless
-from oodshape.methods.training import Training, TrainingData
+from oodshape.methods.slots import Batch, Evidence, FittedSlots, HeadRecipe, Identity, Recipe, ScoreRecipe, Shaper
+from oodshape.methods.training_set import Training, TrainingData
 from oodshape.metrics import conformal
 from oodshape.metrics.detection import as_scores
 from oodshape.networks.classifier import Classifier
@@ -195,9 +195,9 @@ class Detector(FittedSlots):
         """
         if isinstance(data, Classifier):
             data = self.method.perturb.outputs(data, _needed(images))
+            self._check_head(data.head)
         else:
             self.check_features(data)
-        self._check_head(data.head)
         scores = self._scores(data)
         check_scores(scores)
         return scores
@@ -221,7 +221,7 @@ class Detector(FittedSlots):
     def _scores(self, data: Features | Outputs) -> Tensor:
         """[N] float32 on the device of the head."""
         layer = self.head.bind(data.head)
-        scores = torch.empty(len(data), device=data.head.weight.device)
+        scores = data.head.weight.new_empty(len(data))
         for batch in iterate_batches(data, whole=self.head.fuses(self.shape)):
             seen = Evidence(batch, self.shape, self.head, layer)
             scores[batch.first : batch.first + len(batch.raw)] = self.scorer.of(seen)
@@ -454,7 +454,7 @@ def iterate_batches(data: Features | Outputs, *, whole: bool = False) -> Iterato
     for first, raw in data.chunks(whole=whole, parts=PARTS):
         classes = None if known is None else known[first : first + len(raw)]
         if not whole:
-            buffer = torch.empty(raw.shape, device=data.head.weight.device) if buffer is None else buffer[: len(raw)]
+            buffer = data.head.weight.new_empty(raw.shape) if buffer is None else buffer[: len(raw)]
         yield Batch(raw, data.head, first, given_classes=classes, buffer=buffer)
 
 

@@ -15,6 +15,8 @@ from oodshape.networks.linear_maps import InputCapture, find_logits, list_output
 class LayerCapture(nn.Linear):
     """Replaces the nn.Linear that computes the logits: returns its input, and keeps the weights."""
 
+    tolerance = 0.0, 4.0  # of the logits, of the largest: at least, and in units of rounding; it is the same product
+
     def __init__(self, layer: nn.Linear) -> None:
         # weights computed by a parametrization are copied
         nn.Module.__init__(self)
@@ -27,11 +29,6 @@ class LayerCapture(nn.Linear):
     def logits(self, features: Tensor) -> Tensor:
         """Return [N, C]: the output of the layer."""
         return nn.functional.linear(features, self.weight, self.bias)
-
-    @staticmethod
-    def near(eps: float) -> float:
-        """Return the tolerance of the logits as a fraction of the largest: it is the same product."""
-        return 4 * eps
 
     def read(self, net: nn.Module, images: Tensor) -> Tensor:
         """Return [N, M]: the features that reach the head of `net`, which contains this layer."""
@@ -65,6 +62,8 @@ class MapCapture(nn.Module):
     The network runs unchanged, and the input of the linear map is captured; a graph drops the unused operations.
     """
 
+    tolerance = 2e-3, 8.0  # an average before or after the product rounds differently
+
     weight: Tensor
     bias: Tensor
 
@@ -78,11 +77,6 @@ class MapCapture(nn.Module):
     def logits(self, features: Tensor) -> Tensor:
         """Return [N, C]: the output of the map."""
         return nn.functional.linear(features, self.weight.to(features.dtype), self.bias.to(features.dtype))
-
-    @staticmethod
-    def near(eps: float) -> float:
-        """Return the tolerance of the logits: an average before or after the product rounds differently."""
-        return max(2e-3, 8 * eps)
 
     def read(self, net: nn.Module, images: Tensor) -> Tensor:
         """Return [N, M]: the features that reach the head."""

@@ -6,15 +6,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
-import torch
 from torch import Tensor
 
 from oodshape.core.errors import InputError
 from oodshape.features.features import Features
 from oodshape.features.moments import Statistic
 from oodshape.features.training_sums import Sums
-from oodshape.methods.base import Batch, Evidence
 from oodshape.methods.detector import Detector, Method, check_scores, iterate_batches
+from oodshape.methods.slots import Batch, Evidence
 from oodshape.networks.device import without_autocast
 from oodshape.networks.head import Head
 
@@ -88,7 +87,7 @@ def score_each(detectors: Mapping[str, Detector], data: Features) -> dict[str, T
         with _collect(errors, name):
             detector.check_features(data)
             layers[name] = detector.head.bind(data.head)
-            scores[name] = torch.empty(len(data), device=data.head.weight.device)
+            scores[name] = data.head.weight.new_empty(len(data))
     for batch in _small_batches(data):  # a batch computes values, logits and directions once for all methods
         for name in [name for name in scores if name not in errors]:
             detector = detectors[name]

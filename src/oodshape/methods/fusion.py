@@ -14,8 +14,8 @@ from torch import Tensor
 from oodshape.core.errors import InputError
 from oodshape.core.values import Ascending, Fraction, Sizes
 from oodshape.features.kernels import look_up, search_sorted
-from oodshape.methods.base import Evidence, FittedHead, FittedScore, Shape
 from oodshape.methods.detector import Detector
+from oodshape.methods.slots import Evidence, FittedHead, FittedScore, Shape
 
 TAIL = 0.1  # the lowest fraction of ID values, below which p-values fall exponentially
 VETO = math.log(5)  # a component that is five times as certain as the sum decides alone
@@ -189,7 +189,7 @@ class Fusion(FittedScore):
         """The components, the AUROC of every candidate on the proxy sets, and notes."""
         lines = [f"components: {', '.join(part.name for part in self.components)}"]
         if self.filters:
-            lines.append(f"filters against: {', '.join(one.name for one in self.filters)}")
+            lines.append(f"filters against: {', '.join(dict.fromkeys(one.name for one in self.filters))}")
         if self.ranking:
             lines.append("AUROC (%) of ID images against:")
             lines += [f"  {place + 1}: {proxy}" for place, proxy in enumerate(self.proxies)]

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import copy
+from contextlib import nullcontext
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from oodshape.core.errors import HeadError, InputError
-from oodshape.methods.base import Batch, Evidence, FittedSlots
 from oodshape.methods.feature_capture import LayerCapture, MapCapture, replace_head
+from oodshape.methods.slots import Batch, Evidence, FittedSlots
 from oodshape.networks.classifier import Classifier, unwrap_network
 from oodshape.networks.find_head import list_linears
 from oodshape.networks.head import Head
-from oodshape.networks.linear_maps import HUGE
+from oodshape.networks.linear_maps import HUGE, eval_mode
 
 # logits [N, C], score [N] float32, accepted [N] bool: a plain tuple, so that an exported program is readable anywhere
 GuardedOutput = tuple[Tensor, Tensor, Tensor]
@@ -46,7 +47,8 @@ class GuardedNet(nn.Module):
                 "fit another method (METHODS[name].exportable), or score with Detector.score(classifier, images)"
             )
         whole = _shared_copy(net)
-        self.net = replace_head(whole, head) if tap is None else whole
+        with eval_mode(whole):  # in train mode a parametrization may change its buffers
+            self.net = replace_head(whole, head) if tap is None else whole
         self.head_name, self.map_tap = head, tap
         self.checked = False  # whether the network's own output was seen to be the logits
         classes = self.tap.out_features
@@ -63,7 +65,7 @@ class GuardedNet(nn.Module):
         self.register_buffer("head_bias", bias, persistent=False)
         self.eval()
         with torch.no_grad():  # fills the caches of the parts with tensors of flesh, before any tracer looks
-            self.score(torch.zeros(2, own.width, device=device), torch.zeros(2, classes, device=device))
+            self.score(own.weight.new_zeros(2, own.width), own.weight.new_zeros(2, classes))
 
     @property
     def tap(self) -> LayerCapture | MapCapture:
@@ -75,9 +77,12 @@ class GuardedNet(nn.Module):
     def forward(self, images: Tensor, threshold: Tensor | None = None) -> GuardedOutput:
         """The network's logits, and whether to trust them; `threshold` in place of the module's own."""
         traced = torch.compiler.is_compiling() or torch._C._get_tracing_state() is not None
-        if not traced and not self.checked and len(images) > 0:
-            self._check(images[:2])
-        return self.score_features(self.features(images), threshold)
+        kind = images.device.type
+        # not without_autocast, which a graph cannot enter
+        with torch.autocast(kind, enabled=False) if torch.is_autocast_enabled(kind) else nullcontext():
+            if not traced and not self.checked and len(images) > 0:
+                self._check(images[:2])
+            return self.score_features(self.features(images), threshold)
 
     @torch.no_grad()
     def _check(self, images: Tensor) -> None:
@@ -97,7 +102,8 @@ class GuardedNet(nn.Module):
 
     def _close(self, own: Tensor, head: Tensor) -> bool:
         eps = max(torch.finfo(tensor.dtype).eps for tensor in (own, self.tap.weight))
-        near = self.tap.near(eps)
+        least, units = self.tap.tolerance
+        near = max(least, units * eps)
         return own.shape == head.shape and bool((own.float() - head.float()).abs().max() <= near * head.abs().max())
 
     def score_features(self, features: Tensor, threshold: Tensor | None = None) -> GuardedOutput:
@@ -164,7 +170,9 @@ def wrap_network(
             return GuardedNet(inner, str(name), detector, threshold, MapCapture(own, classifier.head_order))
     layers = list_linears(inner)
     for name in layers if head is None else [head] if head in layers else []:
-        if Head.of((layers[name].weight, layers[name].bias)).fingerprint == detector.fingerprint:
+        with eval_mode(layers[name]):
+            found = Head.of((layers[name].weight, layers[name].bias))
+        if found.fingerprint == detector.fingerprint:
             return GuardedNet(inner, name, detector, threshold)
     if unread is not None:
         raise unread

@@ -11,9 +11,9 @@ from torch import Tensor
 
 from oodshape.core.values import ArrayValue, Fraction, Sizes
 from oodshape.features.chunks import check_finite
-from oodshape.methods.base import Batch, FittedHead, HeadRecipe, LearnsNothing, Shape
 from oodshape.methods.shapes.piecewise import PiecewiseConstant
-from oodshape.methods.training import Training
+from oodshape.methods.slots import Batch, FittedHead, HeadRecipe, LearnsNothing, Shape
+from oodshape.methods.training_set import Training
 from oodshape.networks.head import Head
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib import import_module
 from importlib.metadata import entry_points
@@ -10,10 +11,10 @@ from typing import Any
 
 from oodshape.core.errors import InputError
 from oodshape.core.user_code import import_object
-from oodshape.methods.base import HeadRecipe, ScoreRecipe, Shaper
 from oodshape.methods.detector import Method
-from oodshape.methods.perturb.base import Step
+from oodshape.methods.perturb.step import Step
 from oodshape.methods.records import GROUP, PACKAGE, RECORDS, Record, Spec, check_method, find_registered, merge_recipe
+from oodshape.methods.slots import HeadRecipe, ScoreRecipe, Shaper
 
 
 def make_method(record: Record, *changes: Spec) -> Method:
@@ -73,8 +74,7 @@ def paper_methods(id_set: str) -> dict[str, Method]:
     >>> paper_methods("cifar10")["ash-s"].shape
     AshS(p=0.95)
     """
-    _check_id_set(id_set)
-    return {name: make_method(RECORDS[name], RECORDS[name].paper.get(id_set, {})) for name in METHODS}
+    return _make_for(id_set, "paper")
 
 
 def authors_methods(id_set: str) -> dict[str, Method]:
@@ -91,16 +91,48 @@ def authors_methods(id_set: str) -> dict[str, Method]:
     >>> authors_methods("cifar10")["vra-p"].shape
     VraP(low=0.6, high=0.95, absolute=True)
     """
-    _check_id_set(id_set)
-    records = [RECORDS[name] for name in METHODS]
-    changes = {each: (each.paper.get(id_set, {}), each.authors.get(id_set, {})) for each in records}
-    return {each.id: make_method(each, *changes[each]) for each in records}
+    return _make_for(id_set, "paper", "authors")
 
 
-def _check_id_set(id_set: str) -> None:
+@dataclass(frozen=True)
+class OpenOODSetting:
+    """A method as OpenOOD runs it, and the set it is fitted on (train or val)."""
+
+    method: Method
+    fit: str = "train"
+
+
+def openood_settings(std: tuple[float, ...] = (1.0,)) -> dict[str, OpenOODSetting]:
+    """Return the methods as OpenOOD v1.5 runs them, by our ids; it has no settings for others.
+
+    The records have them from its source (github.com/Jingkang50/OpenOOD at 3c35632, configs/postprocessors).
+
+    Args:
+        std: That of the preprocessing, which scales the step of a perturbation.
+
+    Returns:
+        The settings by id.
+
+    >>> openood_settings()["ash-b"].method.shape, openood_settings()["react"].fit
+    (AshB(p=0.9), 'val')
+    """
+    found = {}
+    for name, record in RECORDS.items():
+        if record.openood:
+            method = make_method(record, record.openood.get("settings", {}))
+            method = replace(method, perturb=method.perturb.with_std(std))
+            found[name] = OpenOODSetting(method, record.openood.get("fit", "train"))
+    return found
+
+
+def _make_for(id_set: str, *settings: str) -> dict[str, Method]:
+    """The methods with these settings of their records for an ID set."""
     known = dict.fromkeys(each for record in RECORDS.values() for each in record.paper)
     if id_set not in known:
         raise InputError(f"the paper has no settings for {id_set!r}; choose one of {', '.join(known)}")
+    records = {name: RECORDS[name] for name in METHODS}
+    changes = {name: [getattr(each, kind).get(id_set, {}) for kind in settings] for name, each in records.items()}
+    return {name: make_method(each, *changes[name]) for name, each in records.items()}
 
 
 def find_record(name: str) -> Record:

@@ -16,9 +16,9 @@ from sklearn.utils.validation import check_array, check_is_fitted, column_or_1d,
 
 from oodshape.core.errors import InputError, check_fraction
 from oodshape.features.features import Features
-from oodshape.methods.base import Batch, Evidence
 from oodshape.methods.detector import PARTS, Detector, Method, check_scores
 from oodshape.methods.registry import find_method
+from oodshape.methods.slots import Batch, Evidence
 from oodshape.metrics.conformal import threshold_rank
 from oodshape.networks.head import Head
 

@@ -131,7 +131,7 @@ def allowed_rate(level: float, n: int, delta: float) -> float:
 
 LEVEL = 0.99  # of the limits of the true rate
 LAMBDA = 0.5  # p-values above it are taken for those of familiar images
-ROUNDING = 1e-9  # of a product or quotient that would be a whole number: no decision hangs on a last bit
+ROUNDING = 5e-6  # of a product or quotient that would be a whole number: p-values in text files have six digits
 
 
 def false_discoveries(p_values: Any, level: float = 0.1, *, storey: bool = False) -> NDArray[np.bool_]:

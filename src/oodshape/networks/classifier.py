@@ -266,7 +266,8 @@ class Classifier:
         Those of a head that is no nn.Linear are known from the last batch.
         """
         if (layer := self._layer) is not None:
-            return self._kept(Head.of((layer.weight, layer.bias)))
+            with linear_maps.eval_mode(layer):  # in train mode a parametrization may change its buffers
+                return self._kept(Head.of((layer.weight, layer.bias)))
         if self._head is None:
             raise InputError('the head is found at the first batch: run one, or give probe=... or head="..."')
         return self._head

@@ -62,7 +62,7 @@ class Head:
         weight = _as_float32(head[0], "the head's weight")
         if weight.ndim != 2 or 0 in weight.shape:
             raise InputError(f"the head's weight must have shape [classes, features], got {list(weight.shape)}")
-        bias = torch.zeros(len(weight)) if head[1] is None else _as_float32(head[1], "the head's bias")
+        bias = weight.new_zeros(len(weight)) if head[1] is None else _as_float32(head[1], "the head's bias")
         if bias.shape != weight.shape[:1]:
             raise InputError(f"the head's bias has shape {list(bias.shape)}, but its weight has {len(weight)} classes")
         # sums first: they read the weights once, and a scored batch of one image waits for this

@@ -187,6 +187,7 @@ def _from_spec(
         net, native, names = load_published(spec, opened)
     elif kind in _LIBRARIES and name:
         net, native, names = _LIBRARIES[kind](name, weights, num_classes)
+        net.float()  # torch.set_default_dtype may say otherwise, and a guard knows its network by its weights
     elif name:
         if num_classes is not None:
             raise InputError(f"{spec} decides the number of classes itself: leave num_classes out")

@@ -12,9 +12,9 @@ from pandas import DataFrame, concat
 
 from oodshape.core.errors import InputError
 from oodshape.features.features import Features
-from oodshape.methods.base import Shape
 from oodshape.methods.shapes.optfs import OptFS
-from oodshape.methods.training import Training
+from oodshape.methods.slots import Shape
+from oodshape.methods.training_set import Training
 from oodshape.studies.load_networks import StudyNetwork
 from oodshape.studies.theta import fit_with_ood, interval_columns
 

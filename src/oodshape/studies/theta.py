@@ -15,10 +15,10 @@ from torch import Tensor
 from oodshape.features import kernels
 from oodshape.features.features import Features
 from oodshape.images.identity import smallest
-from oodshape.methods.base import Shape
 from oodshape.methods.shapes.optfs import OptFS
 from oodshape.methods.shapes.piecewise import PiecewiseConstant
-from oodshape.methods.training import Training
+from oodshape.methods.slots import Shape
+from oodshape.methods.training_set import Training
 
 Array = NDArray[Any]
 Objective = Literal["mean-gap", "authors-code"]

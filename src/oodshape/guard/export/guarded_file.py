@@ -11,14 +11,12 @@ import json
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from io import BytesIO
-from os import PathLike, fspath
+from os import PathLike
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
 import PIL.Image
-import PIL.ImageOps
 from numpy.typing import NDArray
 
 from oodshape.core.errors import InputError, import_optional
@@ -28,8 +26,8 @@ from oodshape.guard.export.edit_onnx import ADVICE, read_exported
 from oodshape.guard.verdict import NO_SCORE, Verdict
 from oodshape.images.decode.limits import TURNS
 from oodshape.images.decode.preprocessing import Preprocessing, group_rows_by_size
-from oodshape.images.decode.read import Unreadable, open_image
 from oodshape.images.sources.image_set import Image
+from oodshape.images.sources.memory import as_image
 from oodshape.metrics import conformal
 
 EXIF = {True: "turned upright", False: "ignored"}  # what becomes of an image's EXIF orientation, as files say it
@@ -200,12 +198,8 @@ class GuardedFile:
         Returns:
             uint8 [H, W, C].
         """
-        if isinstance(image, PIL.Image.Image) and self.exif == EXIF[True]:
-            image = PIL.ImageOps.exif_transpose(image)
-        if isinstance(image, (PIL.Image.Image, np.ndarray)):
-            return self.preprocessing.pixels(image)
         with TURNS.taking():  # large ones one after the other
-            return self.preprocessing.pixels(self._read(image))
+            return self.preprocessing.pixels(as_image(image, upright=self.exif == EXIF[True]))
 
     def prepared(self, images: Iterable[Any]) -> Floats:
         """Prepare images as the graph takes them.
@@ -260,14 +254,6 @@ class GuardedFile:
         held_out = self._class_scores.get(index, self._class_scores[conformal.POOL])
         p_value = (1 + int(np.searchsorted(held_out, score, side="right"))) / (len(held_out) + 1)
         return Verdict(name, index, float(score), p_value, bool(score >= limit), float(limit))
-
-    def _read(self, image: str | PathLike[str] | bytes) -> Image:
-        file: Any = BytesIO(image) if isinstance(image, (bytes, bytearray)) else fspath(image)
-        name = f"an image of {len(image)} bytes" if isinstance(image, (bytes, bytearray)) else str(file)
-        try:
-            return open_image(file, upright=self.exif == EXIF[True])
-        except Unreadable as error:
-            raise Unreadable(name, error.reason) from None
 
 
 def open_session(model: bytes, threads: int | None = None, name: object = "the graph", provider: str = CPU) -> Any:

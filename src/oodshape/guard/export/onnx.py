@@ -29,6 +29,7 @@ from oodshape.guard.export.guarded_file import EXIF, OUTPUTS, open_session
 from oodshape.guard.fitted import Fitted
 from oodshape.images.decode.prefetch import prepare_item
 from oodshape.images.decode.preprocessing import Preprocessing, check_shape
+from oodshape.images.sources.memory import iterate_prepared
 from oodshape.images.sources.open_images import Given, stream_images
 from oodshape.methods.detector import Detector
 from oodshape.methods.guarded_net import GuardedNet, wrap_network
@@ -303,7 +304,10 @@ def export_guard(
 ) -> ExportReport:
     """Write the ONNX file, compared on the first images given, or on made-up ones; how it compares."""
     about = guard.about
-    batch = _make_test_images(guard.preprocessing) if images is None else _given(guard, images)
+    if about.preprocessing is None and (images is not None or about.input_shape is not None):
+        batch = _prepared(about.input_shape, images)
+    else:
+        batch = _make_test_images(guard.preprocessing) if images is None else _given(guard, images)
     check_shape(batch.shape[1:], about.input_shape)
     return export_onnx(
         source.classifier,
@@ -316,6 +320,14 @@ def export_guard(
         classes=about.classes or None,
         progress=progress,
     )
+
+
+def _prepared(shape: tuple[int, ...] | None, images: Given | None) -> Tensor:
+    """Tensors as the network takes them: the first batch, or random ones of a shape."""
+    if images is not None:
+        return next(iter(iterate_prepared(images)))[0][:COMPARED]
+    assert shape is not None
+    return torch.randn(COMPARED, *shape, generator=torch.Generator().manual_seed(0), dtype=torch.float32)
 
 
 def _given(guard: Fitted, images: Given) -> Tensor:
@@ -340,7 +352,7 @@ def _make_test_images(preprocessing: Preprocessing, count: int = 16) -> Tensor:
     if size is None:
         raise InputError("the preprocessing leaves images in their own size; give --images to compare on")
     chance = torch.Generator().manual_seed(0)
-    coarse = torch.rand(count, preprocessing.channels, 8, 8, generator=chance)
+    coarse = torch.rand(count, preprocessing.channels, 8, 8, generator=chance, dtype=torch.float32)
     smooth = torch.nn.functional.interpolate(coarse, size, mode="bilinear")
     pixels = (255 * smooth).round().to(torch.uint8).permute(0, 2, 3, 1).contiguous()
     return preprocessing.normalize(pixels.numpy())

@@ -24,8 +24,6 @@ from oodshape.images.decode.prefetch import prefetch
 from oodshape.images.sources.open_images import Given, split_chunks, stream_images
 from oodshape.metrics import conformal
 
-DEFAULT = RunOptions()
-
 
 @dataclass(frozen=True)
 class Recalibrated:
@@ -49,7 +47,7 @@ class Recalibrated:
 
 
 def recalibrate(
-    guarded: GuardedFile, out: Path, images: Given | None, alpha: float | None, run: RunOptions = DEFAULT
+    guarded: GuardedFile, out: Path, images: Given | None, alpha: float | None, run: RunOptions = RunOptions()
 ) -> Recalibrated:
     """Write the file with the threshold of other images, of another alpha, or of both.
 

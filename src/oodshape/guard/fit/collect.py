@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import glob
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial, reduce
 from pathlib import Path
 from typing import NamedTuple
@@ -16,7 +16,7 @@ from oodshape.core.files import compute_fingerprint
 from oodshape.core.options import RunOptions
 from oodshape.features.extraction import Extraction, NoReadableImage
 from oodshape.features.features import Features, check_labels
-from oodshape.guard.fit.extractor import DEFAULT, ExtractedImages, Extractor, warn_of_unreadable
+from oodshape.guard.fit.extractor import Extractor, warn_of_unreadable
 from oodshape.guard.fit.parts import Collected, Made, merge_parts, read_origin
 from oodshape.images.datasets.synthetic import Scrambled
 from oodshape.images.decode.prefetch import sample_sizes
@@ -38,62 +38,56 @@ def collect_part(
 ) -> Collected:
     """Collect everything that fitting the recipe needs from one shard of the images; their features stay available."""
 
-    def make() -> Made:
-        return Made(
-            network=extractor.classifier.fingerprint,
-            head=extractor.classifier.head_name or "",
-            preprocessing=extractor.preprocessing,
-            upright=extractor.upright,
-            precision=extractor.classifier.precision,
-            needs=tuple(sorted(recipe.collects)),
-            share=recipe.keeps,
-            proxy=recipe.wants_proxy,
-            held_out=hold_out,
-            list_of_images=compute_fingerprint(find_identities(images)),
-            total=len(images),
-            batch_size=extractor.run.batch_size,
-            classes=find_classes(images),
-            shard=shard.number,
-            shards=shard.shards,
-            version=oodshape.__version__,
-        )
-
-    if shard == WHOLE:
-        return _of_seen(extractor, extractor.read(images), make)
-    rows = shard.rows(len(images), extractor.run.batch_size)
+    rows, seen, lost = shard.rows(len(images), extractor.run.batch_size), None, tuple[str, ...]()
     try:
         if len(rows):
-            return _of_seen(extractor, extractor.read(Subset(images, rows)), make)
-        lost: tuple[str, ...] = ()
+            seen = extractor.read(images if shard == WHOLE else Subset(images, rows))
     except NoReadableImage as error:
+        if shard == WHOLE:
+            raise
         lost = (str(error),)
-    # what a part says of the network needs an image, of another part
-    Extraction(extractor.classifier, images, extractor.preprocessing, skip=True).find_head()
-    return Collected(make, lost=len(rows), reasons=lost)
-
-
-def _of_seen(extractor: Extractor, seen: ExtractedImages, make: Callable[[], Made]) -> Collected:
+    if seen is None:  # what a part says of the network needs an image, of another part
+        Extraction(extractor.classifier, images, extractor.preprocessing, skip=True).find_head()
+    made = Made(
+        network=extractor.classifier.fingerprint,
+        head=extractor.classifier.head_name or "",
+        preprocessing=extractor.preprocessing,
+        upright=extractor.upright,
+        precision=extractor.classifier.precision,
+        needs=tuple(sorted(recipe.collects)),
+        share=recipe.keeps,
+        proxy=recipe.wants_proxy,
+        held_out=hold_out,
+        list_of_images=compute_fingerprint(find_identities(images)),
+        total=len(images),
+        batch_size=extractor.run.batch_size,
+        classes=find_classes(images),
+        shard=shard.number,
+        shards=shard.shards,
+        version=oodshape.__version__,
+    )
+    if seen is None:
+        return Collected(made, lost=len(rows), reasons=lost)
     check_labels(seen.features.labels, seen.features.head.classes, find_classes(seen.images))
-
-    def proxy(fitting: Keys, size: int) -> Features:
-        """Scrambled images, by the identities of those they are made from."""
-        whole = seen.images
-        among = np.flatnonzero(np.isin(find_identities(whole), fitting))
-        base = limit_images(whole if len(among) == len(whole) else Subset(whole, among.tolist()), size)
-        how = {"cache": extractor.cache, **vars(extractor.run)}
-        made = Features.extract(extractor.classifier, Scrambled(base), extractor.preprocessing, **how)
-        values = np.concatenate([raw.numpy() for _, raw in made.chunks()])
-        return Features.from_arrays(values, made.head, None, made.predictions.numpy(), find_identities(base))
-
     return Collected(
-        make,
+        made,
         seen.features,
-        make_proxy=proxy,
+        make_proxy=partial(_scramble, extractor, seen.images),
         lost=seen.lost,
         reasons=seen.reasons,
         sizes=sample_sizes(seen.images, extractor.preprocessing),
         make_sketch=partial(make_sketch, seen.images),
     )
+
+
+def _scramble(extractor: Extractor, whole: ImageSet, fitting: Keys, size: int) -> Features:
+    """The features of scrambled images, by the identities of those they are made from."""
+    among = np.flatnonzero(np.isin(find_identities(whole), fitting))
+    base = limit_images(whole if len(among) == len(whole) else Subset(whole, among.tolist()), size)
+    how = {"cache": extractor.cache, **vars(extractor.run)}
+    made = Features.extract(extractor.classifier, Scrambled(base), extractor.preprocessing, **how)
+    values = np.concatenate([raw.numpy() for _, raw in made.chunks()])
+    return Features.from_arrays(values, made.head, None, made.predictions.numpy(), find_identities(base))
 
 
 def list_part_files(given: PartFiles) -> list[Path]:
@@ -165,7 +159,7 @@ def collect_shard(
     upright: bool = False,
     limit: int | None = None,
     cache: Path | None = None,
-    run: RunOptions = DEFAULT,
+    run: RunOptions = RunOptions(),
 ) -> CollectedShard:
     """Write the part of one shard of the images, for `Guard.fit(parts=...)` with the same method."""
     extractor = Extractor(source.classifier, preprocessing or override(source.native), upright, run, cache)

@@ -20,7 +20,6 @@ from oodshape.images.sources.image_set import ImageSet, Subset
 from oodshape.methods.detector import warn_of_repeated
 from oodshape.networks.classifier import Classifier
 
-DEFAULT = RunOptions()
 SHOWN = 3  # unreadable files named in a warning
 
 
@@ -41,7 +40,7 @@ class Extractor:
     classifier: Classifier
     preprocessing: Preprocessing
     upright: bool
-    run: RunOptions = DEFAULT
+    run: RunOptions = RunOptions()
     cache: Path | None = None
 
     def read(self, images: ImageSet) -> ExtractedImages:

@@ -18,6 +18,7 @@ from oodshape.methods.detector import Detector, Method
 from oodshape.methods.fusion import Fusion
 from oodshape.methods.records import BASELINE
 from oodshape.methods.registry import METHODS
+from oodshape.methods.shapes.optfs import BySign, OptFS
 from oodshape.metrics.conformal import check_enough
 from oodshape.networks.loading import OpenNet
 from oodshape.networks.model_names import readable_names
@@ -49,6 +50,8 @@ def fit_detector(
 
 
 def _warn_if_unsuitable(name: str | Method, method: Method, train: Features | TrainingSums) -> None:
+    if isinstance(train, Features) and not isinstance(method.shape, (OptFS, BySign)):  # these warn by themselves
+        train.warn_if_untrained()
     if method.for_nonnegative and train.stats.signed:  # most methods need no statistics: then none are made
         warnings.warn(
             f"{name if isinstance(name, str) else 'this method'} is made for features that are never negative (after "

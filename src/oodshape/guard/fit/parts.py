@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property, reduce
+from functools import reduce
 from operator import add
 from pathlib import Path
 from typing import Annotated, Any
@@ -21,22 +21,12 @@ from oodshape.core import files
 from oodshape.core.errors import InputError
 from oodshape.core.files import reading
 from oodshape.core.values import AtLeast, Value, decode_value, encode_value
+from oodshape.features import training_sums as sums
 from oodshape.features.features import Features
 from oodshape.features.proxy import SIZE
-from oodshape.features.training_sums import (
-    LeftOut,
-    TrainingSums,
-    concatenate_rows,
-    keep_smallest,
-    pack_rows,
-    pack_training_sums,
-    unpack_rows,
-    unpack_training_sums,
-)
 from oodshape.images import identity
 from oodshape.images.decode.preprocessing import Preprocessing
 from oodshape.images.duplicates import join_sketches
-from oodshape.images.identity import Keys
 from oodshape.methods.held_out_classes import FEWEST_CLASSES, hold_out_classes
 from oodshape.networks.head import Head
 
@@ -85,32 +75,29 @@ class Made(Value):
 class Collected:
     """A part: rows or sums, what is held out for the threshold, and the proxy."""
 
-    make: Callable[[], Made]  # says what it is a part of
+    made: Made  # what it is a part of
     rows: Features | None = None  # as they are; what becomes of them is decided when all parts are known
-    summed: TrainingSums | None = None
+    summed: sums.TrainingSums | None = None
     held_out: Features | None = None  # of those that were summed
     proxy: Features | None = None  # scrambled images, each with the identity of the image that it was made from
-    make_proxy: Callable[[Keys, int], Features] | None = None  # in place of it, where the images are at hand
+    make_proxy: Callable[[identity.Keys, int], Features] | None = None  # in place of it, where the images are at hand
     lost: int = 0  # images that could not be read
     reasons: tuple[str, ...] = ()  # of the first of them
     sizes: tuple[tuple[int, int], ...] = ()  # (height, width) of prepared images, each once
     head: Head | None = None  # where it comes from a file
-    make_sketch: Callable[[], Keys] = lambda: np.empty(0, np.uint64)  # the images' content, to find copies among others
+    make_sketch: Callable[[], identity.Keys] = lambda: np.empty(
+        0, np.uint64
+    )  # the images' content, to find copies among others
 
-    @cached_property
-    def made(self) -> Made:
-        """What it is a part of: hashes of the network and of all names, made when they are first asked for."""
-        return self.make()
-
-    def proxy_of(self, fitting: Keys | None, size: int = SIZE) -> Features | None:
+    def proxy_of(self, fitting: identity.Keys | None, size: int = SIZE) -> Features | None:
         """At most `size` scrambled images, made from those to fit on (None: all there are)."""
         if self.make_proxy is not None:
             assert fitting is not None
             return self.make_proxy(fitting, size)
         if self.proxy is None or fitting is None:
-            return keep_smallest(self.proxy, size, "subset")
+            return sums.keep_smallest(self.proxy, size, "subset")
         chosen = np.flatnonzero(np.isin(self.proxy.identities, fitting))
-        return keep_smallest(self.proxy[chosen], size, "subset") if len(chosen) else None
+        return sums.keep_smallest(self.proxy[chosen], size, "subset") if len(chosen) else None
 
     def bounded(self) -> Collected:
         """The same part as a file holds it: many images as sums, and the proxy as features."""
@@ -129,10 +116,10 @@ class Collected:
         part, arrays = self.bounded(), dict[str, Any]()
         arrays |= {"head.weight": head.weight.cpu().numpy(), "head.bias": head.bias.cpu().numpy()}
         for name in ("rows", "held_out", "proxy"):
-            pack_rows(getattr(part, name), name, arrays)
+            sums.pack_rows(getattr(part, name), name, arrays)
         arrays["sketch"] = self.make_sketch()
         said = {
-            "summed": pack_training_sums(part.summed, arrays),
+            "summed": sums.pack_training_sums(part.summed, arrays),
             "lost": part.lost,
             "reasons": part.reasons,
             "sizes": part.sizes,
@@ -147,15 +134,15 @@ class Collected:
         with reading(path, files.WAY_OUT[KIND]):
             made, said = _decode_made(header), json.loads(header["part"])
             head = Head.of((arrays["head.weight"], arrays["head.bias"]))
-            summed = unpack_training_sums(said["summed"], arrays, head, _choose_left_out(head, made))
+            summed = sums.unpack_training_sums(said["summed"], arrays, head, _choose_left_out(head, made))
             if summed is not None and summed.share != made.share:
                 raise InputError(f"a share of {summed.share} is kept to select by, not {made.share}")
-            each = (unpack_rows(name, arrays, head) for name in ("rows", "held_out", "proxy"))
+            each = (sums.unpack_rows(name, arrays, head) for name in ("rows", "held_out", "proxy"))
             rows, held_out, proxy = each
             lost, reasons = int(said["lost"]), tuple(map(str, said["reasons"]))
             sizes = tuple((int(height), int(width)) for height, width in said["sizes"])
             sketch = join_sketches([identity.check(arrays["sketch"], len(arrays["sketch"]))])
-            return cls(lambda: made, rows, summed, held_out, proxy, None, lost, reasons, sizes, head, lambda: sketch)
+            return cls(made, rows, summed, held_out, proxy, None, lost, reasons, sizes, head, lambda: sketch)
 
 
 def read_origin(path: str | Path) -> Made:
@@ -172,23 +159,23 @@ def _decode_made(header: dict[str, Any]) -> Made:
     return made
 
 
-def _choose_left_out(head: Head, made: Made) -> LeftOut | None:
+def _choose_left_out(head: Head, made: Made) -> sums.LeftOut | None:
     """The classes that a proxy leaves out, where one is made and enough stay."""
     found = hold_out_classes(head)
     return found if made.share > 0 and int((~found).sum()) >= FEWEST_CLASSES else None
 
 
-def _split_rows(rows: Features, made: Made) -> tuple[TrainingSums | None, Features | None]:
+def _split_rows(rows: Features, made: Made) -> tuple[sums.TrainingSums | None, Features | None]:
     """Return the sums over rows to fit on, and the rows held out for the threshold, split by identity."""
     last = _held(rows.identities, made)
     held_out = rows[np.flatnonzero(last)] if last.any() else None
     if last.all():
         return None, held_out
     fitting = rows[np.flatnonzero(~last)]
-    return TrainingSums.of(fitting, frozenset(made.needs), made.share, _choose_left_out(rows.head, made)), held_out
+    return sums.TrainingSums.of(fitting, frozenset(made.needs), made.share, _choose_left_out(rows.head, made)), held_out
 
 
-def _held(identities: Keys, made: Made) -> np.ndarray[Any, np.dtype[np.bool_]]:
+def _held(identities: identity.Keys, made: Made) -> np.ndarray[Any, np.dtype[np.bool_]]:
     share = HELD_OUT if made.held_out else 0.0
     return identity.pick_share(identities, share, purpose="calibration")
 
@@ -196,24 +183,24 @@ def _held(identities: Keys, made: Made) -> np.ndarray[Any, np.dtype[np.bool_]]:
 def merge_parts(parts: list[Collected]) -> Collected:
     """All parts as one; their order does not matter."""
     parts = sorted(parts, key=lambda part: part.made.shard)
-    rows = concatenate_rows([part.rows for part in parts if part.rows is not None])
+    rows = sums.concatenate_rows([part.rows for part in parts if part.rows is not None])
     summed = [part.summed for part in parts if part.summed is not None]
     held_out = [part.held_out for part in parts if part.held_out is not None]
     if rows is not None and (summed or len(rows) > MANY):
         more, held = _split_rows(rows, parts[0].made)
         summed += [] if more is None else [more]
         held_out, rows = [*held_out, *([] if held is None else [held])], None
-    proxy = concatenate_rows([part.proxy for part in parts if part.proxy is not None])
+    proxy = sums.concatenate_rows([part.proxy for part in parts if part.proxy is not None])
     if proxy is not None and summed:  # small parts keep those of images that turn out to be held out
         fitting = np.flatnonzero(~_held(proxy.identities, parts[0].made))
         proxy = proxy[fitting] if len(fitting) else None
     made = replace(parts[0].made, shard=1, shards=1, version=oodshape.__version__)
     sketch = join_sketches([part.make_sketch() for part in parts])
     return Collected(
-        lambda: made,
+        made,
         rows,
         reduce(add, summed) if summed else None,
-        concatenate_rows(held_out),
+        sums.concatenate_rows(held_out),
         proxy,
         None,
         sum(part.lost for part in parts),

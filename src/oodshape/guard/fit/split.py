@@ -190,10 +190,15 @@ def split_tensors(
     scramble = partial(extract_tensor_proxy, classifier, base, which, progress=progress)
     given = None if calibrate is None else join_sketches([held_out.identities])
     sanity = partial(sanity_tensors, seen.kept)
-    return Split(train, held_out, scramble, sanity, seen.shape, sketches=lambda: (None, given))
+    return Split(
+        train, held_out, scramble, sanity, seen.shape, sketches=lambda: (join_sketches([seen.identities]), given)
+    )
 
 
-def refuse_copies(names: list[str], of: int, others: str = "training images too", *, at_least: bool = False) -> None:
+TRAINED = "training images too"
+
+
+def refuse_copies(names: list[str], of: int, others: str = TRAINED, *, at_least: bool = False) -> None:
     """An error where calibration images, so many in all, are other images too, which voids the guarantee."""
     if names:
         count = f"{'at least ' if at_least else ''}{len(names)}"

@@ -15,7 +15,15 @@ from oodshape.core.errors import InputError, import_optional
 from oodshape.core.files import reading
 from oodshape.core.text import format_count
 from oodshape.core.values import decode_value
-from oodshape.guard.scoring.score_formats import Cells, ScoreRow, open_text, read_scores, write_csv, write_json_lines
+from oodshape.guard.scoring.score_formats import (
+    Cells,
+    ScoreRow,
+    find_writer,
+    open_text,
+    read_scores,
+    write_csv,
+    write_json_lines,
+)
 from oodshape.metrics.conformal import false_discoveries, fewest_flagged
 
 ROUNDING = 1e-6  # of a p-value in a text file, relative
@@ -135,7 +143,7 @@ def round_to_grid(values: NDArray[np.float64], n: int, scores: str) -> NDArray[n
     """The p-values as whole numbers of calibration images over n + 1: text files round them."""
     steps = np.rint(values * (n + 1))
     wrong = np.abs(steps - values * (n + 1)) > max(1e-6, ROUNDING * (n + 1))
-    if wrong.any() or steps.min() < 1:
+    if wrong.any() or (steps < 1).any():
         raise InputError(
             f"{scores} is not of a guard with {n:,} calibration images: {values[wrong.argmax()]:g} is no multiple of "
             f"1 / {n + 1:,}; give the guard that scored it"
@@ -145,10 +153,8 @@ def round_to_grid(values: NDArray[np.float64], n: int, scores: str) -> NDArray[n
 
 def write_decisions(decisions: Decisions, out: Path) -> None:
     """Write all rows with the column `flagged`: CSV, JSON lines or Parquet, by the ending."""
-    kind = out.suffix.lower()
-    if kind not in (".csv", ".jsonl", ".ndjson", ".parquet"):
-        raise InputError(f"{out} must end in .csv, .jsonl or .parquet")
-    rows = decisions.table()
+    find_writer(out)  # refuses other endings
+    kind, rows = out.suffix.lower(), decisions.table()
     with files.replacing(out) as temporary:
         if kind == ".parquet":
             pa, pq = (import_optional(name, "parquet", "Parquet") for name in ("pyarrow", "pyarrow.parquet"))

@@ -14,7 +14,7 @@ from dataclasses import replace
 from hashlib import blake2b
 from itertools import chain, islice
 from pathlib import Path
-from typing import IO, Any, NamedTuple, TextIO
+from typing import IO, Any, TextIO
 
 from numpy.typing import NDArray
 
@@ -36,7 +36,7 @@ from oodshape.guard.scoring.score_formats import (
     write_csv,
     write_json_lines,
 )
-from oodshape.guard.scoring.score_images import DEFAULT, make_rows, score_images, score_listed
+from oodshape.guard.scoring.score_images import make_rows, score_images, score_listed
 from oodshape.guard.verdict import Scored
 from oodshape.images.decode.limits import Limits
 from oodshape.images.sources.image_set import ImageSource, Shard
@@ -49,7 +49,7 @@ def score_to_file(
     source: OpenNet,
     listing: ImageSource,
     out: Path,
-    run: RunOptions = DEFAULT,
+    run: RunOptions = RunOptions(),
     *,
     on_row: OnRow | None = None,
     shard: Shard | None = None,
@@ -61,15 +61,15 @@ def score_to_file(
     write = find_writer(out)
     batch_size = run.batch_size
     who = identify_run(guard, batch_size, source.classifier.precision)
-    mine = ShardPlan(slice(None)) if shard is None else plan_shard(listing, shard, batch_size, who)
+    mine, note = (None, "") if shard is None else plan_shard(listing, shard, batch_size, who)
     part = out.with_name(f"{out.name}.part")
     if not out.parent.is_dir():
         raise InputError(f"cannot write {out}: the folder {out.parent} does not exist")
     with part.open("a+b") as file:
         lock_file(file.fileno(), lambda: _refuse(part))
-        pairs = islice(listing.pairs(), mine.rows.start, mine.rows.stop)
+        pairs = listing.pairs() if mine is None else islice(listing.pairs(), mine.start, mine.stop)
         kept, mark = _resume(file, part, who, batch_size, pairs)
-        total = mine.total if shard is not None else listing.count() if run.progress is not False else None
+        total = len(mine) if mine is not None else listing.count() if run.progress is not False else None
         with progress_bar(listing.name, total, run.progress) as report:
             done = kept
             report(done)
@@ -85,7 +85,7 @@ def score_to_file(
                 report(done)
         with replacing(out) as temporary:
             counter = RowCounter(read_part_file(file), on_row)
-            write(temporary, counter, bool(guard.classes), mine.note)
+            write(temporary, counter, bool(guard.classes), note)
         part.unlink()
     return replace(counter.tally, resumed=kept)
 
@@ -95,7 +95,7 @@ def score_to_stream(
     source: OpenNet,
     listing: ImageSource,
     file: TextIO,
-    run: RunOptions = DEFAULT,
+    run: RunOptions = RunOptions(),
     *,
     json_lines: bool = False,
     on_row: OnRow | None = None,
@@ -197,22 +197,13 @@ def _refuse(part: Path) -> None:
     raise ScoresInUse(f"another process writes {part}; wait for it, or choose another file")
 
 
-class ShardPlan(NamedTuple):
-    """The images that one process scores, and the note that its file has on them."""
-
-    rows: slice | range
-    total: int | None = None
-    note: str = ""
-
-
-def plan_shard(listing: ImageSource, shard: Shard, batch_size: int, guard: str) -> ShardPlan:
-    """Plan one shard of the listed images: a run of whole batches."""
+def plan_shard(listing: ImageSource, shard: Shard, batch_size: int, guard: str) -> tuple[range, str]:
+    """Plan one shard of the listed images: its rows, which are whole batches, and the note of its file."""
     if isinstance(listing, Listing) and listing.given == "-":
         raise InputError("standard input cannot be read twice, so it has no shards; write the paths to a list")
     names, total = blake2b(digest_size=8), 0
     for path, _ in listing.pairs():
         names.update(path.encode(errors="surrogateescape") + b"\0")
         total += 1
-    rows = shard.rows(total, batch_size)
     note = ShardNote(shard.number, shard.shards, names.hexdigest(), guard)
-    return ShardPlan(rows, len(rows), json.dumps(note._asdict()))
+    return shard.rows(total, batch_size), json.dumps(note._asdict())

@@ -16,7 +16,7 @@ from urllib.parse import quote
 
 from oodshape.core.errors import InputError
 from oodshape.core.files import replacing
-from oodshape.guard.scoring.score_formats import DECISIONS, WRITTEN, Cells, open_text, read_scores, write_csv
+from oodshape.guard.scoring.score_formats import WRITTEN, Cells, open_text, read_scores, write_csv
 from oodshape.images import identity
 from oodshape.images.sources.storage import is_remote
 
@@ -68,7 +68,7 @@ def _readable(scores: str) -> list[tuple[float, bool, Cells]]:
         if not row.cells.keys() >= {*WRITTEN, "path", "class"}:
             raise InputError(f"{scores} was not written by `oodshape score`: its columns are {', '.join(row.cells)}")
         if row.p_value is not None:
-            found.append((row.p_value, DECISIONS[row.cells["accepted"]], row.cells))
+            found.append((row.p_value, bool(row.accepted), row.cells))
     return found
 
 
@@ -114,10 +114,14 @@ def read_labels(labels: Path, wanted: str) -> tuple[list[str], Counter[str]]:
                 f"{labels} is no calibration set: {path} was selected by its p-value, and a calibration set is a "
                 "random sample of valid inputs, accepted and rejected alike; label images of oodshape review --sample N"
             )
-    found = list(dict.fromkeys(path for path, label, _ in rows if label == wanted))
+    given: dict[str, set[str]] = {}
+    for path, label, _ in rows:
+        given.setdefault(path, set()).update({label} - {""})
+    clear = {path: next(iter(each)) if len(each) == 1 else "" for path, each in given.items()}
+    found = [path for path, label in clear.items() if label == wanted]
     if not found:
         raise InputError(f"{labels} has no image with the label {wanted}")
-    return found, Counter(label for _, label, _ in rows)
+    return found, Counter(clear.values())
 
 
 def _table(labels: Path) -> Iterator[tuple[str, str, str]]:

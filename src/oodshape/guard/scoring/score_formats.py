@@ -50,6 +50,12 @@ class ScoreRow:
     score: float | None  # None: not a finite number, which only tables of other programs have
     cells: Cells  # all columns as the file has them
 
+    @property
+    def accepted(self) -> bool | None:
+        """The decision, where the table has one."""
+        found = self.cells.get("accepted")
+        return DECISIONS.get(found) if isinstance(found, (str, bool)) else None
+
 
 def read_scores(path: str, *, follow: bool = False, complete: bool = False, pause: float = 0.5) -> Iterator[ScoreRow]:
     """Read the rows of a score file in their order.
@@ -91,11 +97,11 @@ def parse_scores(lines: Iterable[str], where: str = "the scores") -> Iterator[Sc
         if not line.strip():
             continue
         if line.lstrip().startswith("{"):
-            yield parser.parse(_parse_json(line, place), place)
+            yield parser.parse(_parse(line, place, is_json=True), place)
             continue
         while line.count('"') % 2 and len(line) <= LONGEST and (more := next(left, "")):
             line, number = line + more, number + 1  # a file's name may contain a line break
-        cells = _parse_csv(line, place)
+        cells = _parse(line, place, is_json=False)
         if not names:
             _check_columns(cells, where)
             names = cells
@@ -133,19 +139,12 @@ def _check_columns(names: list[str], where: str) -> None:
         raise InputError(f"{where} has the column {twice} twice; keep one")
 
 
-def _parse_json(line: str, place: str) -> Cells:
+def _parse(line: str, place: str, *, is_json: bool) -> Any:
+    """The cells of a line: by name in JSON, a list in CSV."""
     try:
-        row: Cells = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{place} is no JSON: {one_line(error)}") from None
-    return row
-
-
-def _parse_csv(line: str, place: str) -> list[str]:
-    try:
-        return next(csv.reader([line]))
-    except csv.Error as error:
-        raise InputError(f"{place} is no CSV: {one_line(error)}") from None
+        return json.loads(line) if is_json else next(csv.reader([line]))
+    except (ValueError, RecursionError, csv.Error) as error:
+        raise InputError(f"{place} is no {'JSON' if is_json else 'CSV'}: {one_line(error)}") from None
 
 
 class _RowParser:

@@ -26,7 +26,6 @@ from oodshape.methods.detector import Decision
 from oodshape.networks.head import Outputs
 from oodshape.networks.loading import OpenNet
 
-DEFAULT = RunOptions()
 Pairs = list[tuple[str, int]]
 
 
@@ -78,7 +77,11 @@ def make_rows(guard: Fitted, seen: ScoredBatch) -> list[Scored]:
 
 
 def score_listed(
-    guard: Fitted, source: OpenNet, listing: ImageSource, pairs: Iterator[tuple[str, int]], run: RunOptions = DEFAULT
+    guard: Fitted,
+    source: OpenNet,
+    listing: ImageSource,
+    pairs: Iterator[tuple[str, int]],
+    run: RunOptions = RunOptions(),
 ) -> Iterator[ScoredBatch]:
     """Score listed images in batches; threads decode ahead of the network."""
     read = partial(listing.read, upright=guard.about.upright)
@@ -93,8 +96,8 @@ def _score_tensors(guard: Fitted, source: OpenNet, images: Any) -> Iterator[Scor
     for batch, _ in iterate_prepared(images):
         check_shape(batch.shape[1:], guard.about.input_shape)
         pairs, errors = [(f"image {first + row}", first + row) for row in range(len(batch))], dict[int, str]()
-        work = _Work(guard, source, batch.__getitem__, errors, one_size=True)
-        yield _together(pairs, work.decided(list(range(len(batch)))), errors)
+        parts = _decide(guard, source, batch.__getitem__, errors, list(range(len(batch))), one_size=True)
+        yield _together(pairs, parts, errors)
         first += len(batch)
 
 
@@ -103,8 +106,8 @@ def _seen(guard: Fitted, source: OpenNet, pairs: Pairs, pixels: list[Pixels | In
         return guard.preprocessing.normalize(stack_images([pixels[row] for row in rows]))  # type: ignore[misc]
 
     errors = {row: _why(each) for row, each in enumerate(pixels) if isinstance(each, InputError)}
-    work = _Work(guard, source, normalized, errors, one_size=guard.preprocessing.size is not None)
-    return _together(pairs, [part for rows in group_rows_by_size(pixels) for part in work.decided(rows)], errors)
+    decide = partial(_decide, guard, source, normalized, errors, one_size=guard.preprocessing.size is not None)
+    return _together(pairs, [part for rows in group_rows_by_size(pixels) for part in decide(rows)], errors)
 
 
 def _together(pairs: Pairs, parts: list[BatchRows], errors: dict[int, str]) -> ScoredBatch:
@@ -122,38 +125,38 @@ class BatchRows(NamedTuple):
     outputs: Outputs
 
 
-@dataclass(frozen=True)
-class _Work:
-    """Sends the rows of one batch through network and guard."""
+def _decide(
+    guard: Fitted,
+    source: OpenNet,
+    images: Callable[[list[int]], Tensor],
+    errors: dict[int, str],
+    rows: list[int],
+    *,
+    one_size: bool,
+) -> list[BatchRows]:
+    """The decisions on some rows; where the network refuses them together, on each alone.
 
-    guard: Fitted
-    source: OpenNet
-    images: Callable[[list[int]], Tensor]  # some rows as the network takes them
-    errors: dict[int, str]
-    one_size: bool  # whether all images have the same
-
-    def decided(self, rows: list[int]) -> list[BatchRows]:
-        """The decisions on some rows; where the network refuses them together, on each alone."""
-        detector = self.guard.detector
-        try:
-            images = self.images(rows)
-            check_shape(images.shape[1:], self.guard.about.input_shape)
-            outputs = self.source.classifier(images)
-            perturbs = detector.method.perturbs
-            decision = detector.decide(self.source.classifier, images) if perturbs else detector.decide(outputs)
-            return [BatchRows(rows, decision, outputs)]
-        except HeadError:
-            raise  # no fault of the image: none can be scored
-        except NotTaken as error:
-            if self.one_size:
-                raise  # no fault of the image: all have one size
-            reason = f"the network does not take its size: {error.__cause__}"
-        except InputError as error:  # another size, or such as logits that are not finite
-            reason = str(error)
-        if len(rows) == 1:
-            self.errors[rows[0]] = _line(reason)
-            return []
-        return [part for row in rows for part in self.decided([row])]
+    `images` gives some rows as the network takes them, `one_size` says whether all images have the same.
+    """
+    detector = guard.detector
+    try:
+        batch = images(rows)
+        check_shape(batch.shape[1:], guard.about.input_shape)
+        outputs = source.classifier(batch)
+        decision = detector.decide(source.classifier, batch) if detector.method.perturbs else detector.decide(outputs)
+        return [BatchRows(rows, decision, outputs)]
+    except HeadError:
+        raise  # no fault of the image: none can be scored
+    except NotTaken as error:
+        if one_size:
+            raise  # no fault of the image: all have one size
+        reason = f"the network does not take its size: {error.__cause__}"
+    except InputError as error:  # another size, or such as logits that are not finite
+        reason = str(error)
+    if len(rows) == 1:
+        errors[rows[0]] = _line(reason)
+        return []
+    return [part for row in rows for part in _decide(guard, source, images, errors, [row], one_size=one_size)]
 
 
 def _why(error: InputError) -> str:
@@ -175,6 +178,6 @@ def _outputs_together(parts: list[Outputs]) -> Outputs | None:
 def join_decisions(decisions: list[Decision]) -> Decision:
     """The decisions on several batches as one."""
     if not decisions:
-        none = torch.empty(0)
+        none = torch.empty(0, dtype=torch.float32)
         return Decision(none.long(), none, none.double(), none.bool())
     return Decision(*(torch.cat(parts) for parts in zip(*decisions, strict=True)))

@@ -33,10 +33,11 @@ class _Worker:
         self.start()
 
     def start(self) -> None:
-        self.connection, other = self._context.Pipe()
-        self.process = self._context.Process(target=run_worker, args=(other, *self._arguments), daemon=True)
-        self.process.start()
+        connection, other = self._context.Pipe()
+        process = self._context.Process(target=run_worker, args=(other, *self._arguments), daemon=True)
+        process.start()
         other.close()
+        self.connection, self.process = connection, process  # one that has started: `close` may end it at any time
         try:
             self.about = json.loads(self.connection.recv_bytes())
         except EOFError:

@@ -5,10 +5,9 @@ from __future__ import annotations
 import asyncio
 import signal
 import socket
-from importlib import import_module
 from typing import Any, ClassVar
 
-from oodshape.core.errors import InputError
+from oodshape.core.errors import InputError, import_optional
 from oodshape.guard.service.settings import Settings
 
 LIBRARIES = ("fastapi", "uvicorn", "onnxruntime", "prometheus_client")
@@ -23,10 +22,7 @@ FREE_CHUNKS, MEAN_CHUNK = 256, 512  # bytes
 def serve(settings: Settings) -> None:
     """Serve until a signal arrives, then finish the open requests."""
     for name in LIBRARIES:
-        try:
-            import_module(name)
-        except ModuleNotFoundError as error:
-            raise InputError(f"serving needs the extra: pip install 'oodshape[serve]' ({error})") from None
+        import_optional(name, "serve", "serving")
     import uvicorn
 
     from oodshape.guard.service.app import create_app

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from oodshape.core.errors import InputError
-from oodshape.core.text import parse_count
+from oodshape.core.text import parse_count, parse_settings
 from oodshape.images.decode.limits import Limits
 
 
@@ -61,13 +61,5 @@ def parse_maxima(text: str) -> dict[str, Any]:
     >>> parse_maxima("seconds=2.5,requests=1_000")
     {'max_seconds': 2.5, 'max_requests': 1000}
     """
-    found: dict[str, Any] = {}
-    for item in filter(None, text.split(",")):
-        name, _, value = (part.strip() for part in item.partition("="))
-        try:
-            found[f"max_{name}"] = MAXIMA[name](value)
-        except (KeyError, ValueError):
-            raise InputError(
-                f"--max takes {', '.join(f'{each}=N' for each in MAXIMA)}, such as seconds=20,requests=4; got {item!r}"
-            ) from None
-    return found
+    found = parse_settings(text, MAXIMA, "--max takes", "seconds=20,requests=4")
+    return {f"max_{name}": value for name, value in found.items()}

@@ -26,7 +26,7 @@ from oodshape.core import files
 from oodshape.core.errors import InputError, check_fraction
 from oodshape.core.text import format_count, format_rate
 from oodshape.core.values import AtLeast, Value, encode_value, load_values
-from oodshape.guard.scoring.decide import ROUNDING
+from oodshape.guard.scoring.decide import ROUNDING, round_to_grid
 from oodshape.guard.scoring.score_formats import ScoreRow, read_scores
 from oodshape.guard.verdict import Scored, Verdict
 from oodshape.guard.watch.history import Event, History
@@ -184,8 +184,30 @@ class Watch(Value):
         >>> Watch.begin(alpha=0.05, n_calibration=99).add(Verdict("cat", 0, 9.1, 0.62, True, 7.9)).history.seen
         1
         """
-        rows = [verdicts] if isinstance(verdicts, (Verdict, Scored)) else verdicts
-        return self.after(row.p_value for row in rows)
+        rows = [verdicts] if isinstance(verdicts, (Verdict, Scored)) else list(verdicts)
+        decided = ((row.p_value, row.accepted) for row in rows if row.p_value is not None and not row.error)
+        self.check_decisions(decided, "the stream")
+        return self.after(None if row.error else row.p_value for row in rows)
+
+    def check_decisions(self, decided: Iterable[tuple[float, bool | None]], source: str) -> None:
+        """Refuse images that a guard of another calibration set or alpha decided on.
+
+        Args:
+            decided: P-value and decision of each image; None where there is no decision.
+            source: Where they come from, for the message.
+
+        Raises:
+            InputError: If a p-value or a decision is not one of the guard that is watched.
+        """
+        pairs = list(decided)
+        steps = round_to_grid(np.array([p for p, _ in pairs], np.float64), self.n_calibration, source)
+        limit = (threshold_rank(self.n_calibration, self.alpha) + 0.5) / (self.n_calibration + 1)
+        for p, accepted in zip(steps.tolist(), (accepted for _, accepted in pairs), strict=True):
+            if accepted is not None and accepted != (p > limit):
+                raise InputError(
+                    f"{source} was decided at another alpha than {self.alpha:g}: an image with the p-value {p:g} was "
+                    f"{'accepted' if accepted else 'rejected'}; give the guard that scored it"
+                )
 
     def after(self, p_values: Iterable[float | None] | Any, position: ReadPosition | None = None) -> Watch:
         """Add images by their p-values.
@@ -239,7 +261,9 @@ class Watch(Value):
         began = None if first.since is None else before + first.since
         return replace(now, history=history.with_event(Event("alarm", before + (first.alarm or 0), began)))
 
-    def reset(self, *, alpha: float | None = None, n_calibration: int | None = None) -> Watch:
+    def reset(
+        self, *, alpha: float | None = None, n_calibration: int | None = None, delta: float | None = None
+    ) -> Watch:
         """Begin new tests on the same stream, after a change was confirmed; the history is kept.
 
         Each reset begins a new test with its own probability `delta` of a false alarm.
@@ -247,6 +271,7 @@ class Watch(Value):
         Args:
             alpha: The new bound, if the guard was calibrated again.
             n_calibration: The new number of calibration images.
+            delta: Another bound on the probability of a false alarm.
 
         Returns:
             The new state.
@@ -254,7 +279,7 @@ class Watch(Value):
         begun = Watch.begin(
             alpha=self.alpha if alpha is None else alpha,
             n_calibration=self.n_calibration if n_calibration is None else n_calibration,
-            delta=self.delta,
+            delta=self.delta if delta is None else delta,
         )
         return replace(begun, read=self.read, history=self.history.with_event(Event("reset", self.history.seen)))
 

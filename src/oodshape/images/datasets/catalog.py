@@ -97,7 +97,8 @@ class DatasetEntry:
             puts = " and ".join(str(Path(root) / source.put) for source in needed)
             names = " ".join(dict.fromkeys(source.name for source in needed))
             by_hand = all(source.by_hand and not source.is_archive for source in needed)
-            command = "" if by_hand else f"run `oodshape data get {names} --data {root}`, or "
+            more = "" if all(source.is_verified or source.by_hand for source in needed) else " --unverified"
+            command = "" if by_hand else f"run `oodshape data get {names} --data {root}{more}`, or "
             raise MissingDataset(
                 f"{self.name}: not below {root}; {command}get {describe_sources(needed)}, and put it at {puts}"
             )
@@ -227,7 +228,9 @@ def open_dataset(source: str, base: Path, data: Path | None = None, *, any_list:
         raise InputError(f"a data source has one of the forms {FORMS}; got {source!r}")
     path = base / Path(rest).expanduser()
     if kind == "digits":
-        return _digits(rest)
+        if rest not in _all_digits():
+            raise InputError(f"digits has no set {rest!r}; there are {', '.join(_all_digits())}")
+        return _all_digits()[rest]
     if kind == "catalog":
         return _catalogued(rest, data, any_list)
     if kind not in ("folder", "list", "array"):
@@ -239,15 +242,7 @@ def open_dataset(source: str, base: Path, data: Path | None = None, *, any_list:
     return ImageFolder(path) if kind == "folder" else ImageList(path)
 
 
-@cache
-def _all_digits() -> dict[str, ArraySet]:
-    return load_digits_sets()
-
-
-def _digits(name: str) -> ArraySet:
-    if name not in _all_digits():
-        raise InputError(f"digits has no set {name!r}; there are {', '.join(_all_digits())}")
-    return _all_digits()[name]
+_all_digits = cache(load_digits_sets)
 
 
 def _catalogued(rest: str, data: Path | None, any_list: bool) -> ImageSet:

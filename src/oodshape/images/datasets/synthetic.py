@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import PIL.Image
@@ -102,6 +102,8 @@ class Scrambled:
         seed: Seed of the noise.
     """
 
+    name: ClassVar[str] = "scrambled"
+
     base: ImageSet
     seed: int = 0
 
@@ -110,11 +112,6 @@ class Scrambled:
         if not 0 <= self.seed < 2**32:
             raise InputError(f"seed must lie in 0..2^32 - 1, got {self.seed}")
 
-    @property
-    def name(self) -> str:
-        """The kind, for tables and messages."""
-        return type(self).__name__.lower()
-
     @cached_property
     def labels(self) -> NDArray[np.int64]:
         """[N]: -1, for these images belong to no class."""
@@ -122,9 +119,8 @@ class Scrambled:
 
     @property
     def fingerprint(self) -> str:
-        """A hash of the kind, its settings and the ID set's fingerprint."""
-        settings = {name: value for name, value in vars(self).items() if name not in ("base", "labels")}
-        return compute_fingerprint(type(self).__name__, repr(sorted(settings.items())), self.base.fingerprint)
+        """A hash of the kind, the seed and the ID set's fingerprint."""
+        return compute_fingerprint(self.name, str(self.seed), self.base.fingerprint)
 
     @property
     def identities(self) -> Keys:
@@ -168,13 +164,20 @@ def _pixels(image: Any) -> Floats:
 
 
 NOISE_IMAGES, COLOURS = 64, 62  # of each kind of noise; constant images besides black and white
+WEAK = (64, 32)  # standard deviations of weaker Gaussian noise
 
 
-def draw_noise(height: int, width: int, channels: int, seed: int = 0) -> NDArray[np.uint8]:
-    """[128, H, W, C]: Gaussian and uniform noise, 64 images each, the same on every machine."""
+def draw_noise(height: int, width: int, channels: int, seed: int = 0, *, weak: bool = False) -> NDArray[np.uint8]:
+    """[128, H, W, C]: Gaussian and uniform noise, 64 images each, the same on every machine.
+
+    With `weak`, Gaussian noise of two smaller standard deviations follows: [256, H, W, C].
+    """
     shape = NOISE_IMAGES, height, width, channels
     # RandomState, because numpy guarantees that its numbers never change
-    return np.concatenate([draw_pixels(kind, np.random.RandomState(seed), shape) for kind in KINDS])
+    made = [draw_pixels(kind, np.random.RandomState(seed), shape) for kind in KINDS]
+    for std in WEAK if weak else ():
+        made.append(np.random.RandomState([seed, std]).normal(127.5, std, shape).clip(0, 255).astype(np.uint8))
+    return np.concatenate(made)
 
 
 def draw_constants(height: int, width: int, channels: int) -> NDArray[np.uint8]:

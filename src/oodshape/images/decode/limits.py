@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from oodshape.core.errors import InputError
 from oodshape.core.files import read_npz, reading
-from oodshape.core.text import parse_count
+from oodshape.core.text import parse_count, parse_settings
 
 RATIO = 8  # times its size on disk that any file may take: real data sets and weights stay below
 PLAIN = 4  # bytes a pixel that most decoders take
@@ -72,19 +72,8 @@ class Limits:
         >>> Limits.parse("aspect=50")
         Limits(pixels=50331648, aspect=50, inflated=268435456)
         """
-        names, values = [field.name for field in fields(cls)], dict[str, int]()
-        for item in filter(None, map(str.strip, text.split(","))):
-            name, _, value = (part.strip() for part in item.partition("="))
-            try:
-                if name not in names or name in values:
-                    raise ValueError(name)
-                values[name] = parse_count(value)
-            except ValueError:
-                raise InputError(
-                    f"limits are {', '.join(f'{each}=N' for each in names)}, each at most once and a whole number, "
-                    f"such as pixels=200M,aspect=50; got {item!r}"
-                ) from None
-        return cls(**values)
+        kinds = {field.name: parse_count for field in fields(cls)}
+        return cls(**parse_settings(text, kinds, "limits are", "pixels=200M,aspect=50"))
 
     @classmethod
     def from_environment(cls) -> Limits:

@@ -10,7 +10,6 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
-from functools import partial
 from typing import TypeVar
 
 import numpy as np
@@ -41,7 +40,10 @@ def prefetch(
     any number. `workers` threads decode (None: one per core, at most 4; 0: nothing is done ahead). Close the
     generator to stop them.
     """
-    work = partial(_decoded, read, preprocessing)
+
+    def work(batch: Sequence[Item]) -> Batch[Item]:
+        return batch, [prepare_item(read, preprocessing, item) for item in batch]
+
     workers = min(MOST, count_cores()) if workers is None else workers
     if workers == 0:
         yield from map(work, batches)
@@ -104,7 +106,3 @@ def sample_sizes(images: ImageSet, preprocessing: Preprocessing) -> tuple[tuple[
     rows = np.unique(np.linspace(0, len(images) - 1, SAMPLED).astype(int)).tolist()
     sample = (prepare_item(choose_reader(images), preprocessing, row) for row in rows)
     return tuple(dict.fromkeys(each.shape[:2] for each in sample if isinstance(each, np.ndarray)))
-
-
-def _decoded(read: Callable[[Item], Image], preprocessing: Preprocessing, batch: Sequence[Item]) -> Batch[Item]:
-    return batch, [prepare_item(read, preprocessing, item) for item in batch]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import math
+from base64 import b64encode
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -289,3 +291,22 @@ def _cropped(picture: PIL.Image.Image, size: int) -> PIL.Image.Image:
         picture = PIL.ImageOps.expand(picture, (*before, *after))
     left, top = (round((side - size) / 2) for side in picture.size)
     return picture.crop((left, top, left + size, top + size))
+
+
+SIDE = 64  # pixels of a thumbnail's longer side, at most
+
+
+def make_thumbnail(image: Image, side: int = SIDE) -> str:
+    """The image as a data URI, at most `side` pixels wide and high: gray as PNG, colour as WebP.
+
+    >>> import numpy as np
+    >>> make_thumbnail(np.zeros((2, 2), np.uint8))[:22]
+    'data:image/png;base64,'
+    """
+    shown = as_picture(image)
+    shown = to_mode(shown, "L" if shown.mode in ("1", "L", "LA") or shown.mode.startswith("I;16") else "RGB").copy()
+    shown.thumbnail((side, side))
+    kind, options = ("png", {"optimize": True}) if shown.mode == "L" else ("webp", {"quality": 80, "method": 6})
+    data = io.BytesIO()
+    shown.save(data, format=kind, **options)
+    return f"data:image/{kind};base64,{b64encode(data.getvalue()).decode()}"

@@ -66,12 +66,11 @@ def read_image(path: ImageFile, *, upright: bool = True) -> PIL.Image.Image:
 
 def open_image(path: ImageFile, *, upright: bool = True) -> PIL.Image.Image | LargePicture:
     """Open an image that is resized next: like `read_image`, but a large picture is not converted as a whole."""
-    return decode_picture(path, lambda image: _opened(image, upright=upright))
 
+    def opened(image: PIL.Image.Image) -> PIL.Image.Image | LargePicture:
+        return (_as_stored if image.width * image.height > LARGE else _whole)(image, upright=upright)
 
-def _opened(image: PIL.Image.Image, *, upright: bool) -> PIL.Image.Image | LargePicture:
-    make = _as_stored if image.width * image.height > LARGE else _whole
-    return make(image, upright=upright)
+    return decode_picture(path, opened)
 
 
 def _warn_if_dark(image: PIL.Image.Image) -> None:

@@ -20,7 +20,6 @@ from oodshape.core.files import compute_fingerprint
 from oodshape.images import identity
 from oodshape.images.decode.limits import Limits
 from oodshape.images.decode.read import LargePicture
-from oodshape.images.identity import Keys
 
 Image = Any  # a PIL image, or a uint8 array [H, W] or [H, W, 3]; for a preprocessing also a `LargePicture`
 Pair = tuple[str, int]  # an image's name in rows and messages, and its label or number
@@ -69,9 +68,9 @@ class ImageSet(Protocol):
         """An image: a PIL image, or a uint8 array [H, W] or [H, W, 3]."""
 
 
-def find_identities(images: ImageSet) -> Keys:
+def find_identities(images: ImageSet) -> identity.Keys:
     """Return [N] identities: the set's own, or the row numbers."""
-    own: Keys | None = getattr(images, "identities", None)
+    own: identity.Keys | None = getattr(images, "identities", None)
     return identity.from_numbers(len(images)) if own is None else own
 
 
@@ -104,7 +103,7 @@ class IndexedImages(ABC):
 
     @property
     @abstractmethod
-    def identities(self) -> Keys:
+    def identities(self) -> identity.Keys:
         """[N]: which image each is."""
 
     def _stamps(self, contents: bool) -> tuple[Any, ...]:
@@ -192,7 +191,7 @@ class ArraySet:
         return compute_fingerprint(self.images, self.labels)
 
     @cached_property
-    def identities(self) -> Keys:
+    def identities(self) -> identity.Keys:
         """[N]: a hash of each image's pixels."""
         return identity.hash_each(self.images)
 
@@ -221,9 +220,8 @@ class Subset:
     @property
     def content_fingerprint(self) -> str:
         """The same by what the files of the whole set hold."""
-        return compute_fingerprint(
-            getattr(self.base, "content_fingerprint", self.base.fingerprint), np.asarray(self.indices, np.int64)
-        )
+        whole = getattr(self.base, "content_fingerprint", self.base.fingerprint)
+        return compute_fingerprint(whole, np.asarray(self.indices, np.int64))
 
     @property
     def classes(self) -> tuple[str, ...]:
@@ -232,7 +230,7 @@ class Subset:
         return names
 
     @cached_property
-    def identities(self) -> Keys:
+    def identities(self) -> identity.Keys:
         """[N]: those of the chosen images."""
         return find_identities(self.base)[np.asarray(self.indices, np.int64)]
 

@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
 from io import BytesIO
 from itertools import islice
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import numpy as np
 import PIL.Image
@@ -230,20 +230,14 @@ BATCHES = (
     'pairs (tensor, labels), or dictionaries with "pixel_values" or "image"; or a data set that gives one such image'
 )
 BATCH_SIZE = 32  # images of a batch that is made here
-
-
-class PreparedBatch(NamedTuple):
-    """One batch: what the network takes, and a label for each image (-1: none)."""
-
-    images: Tensor  # [N, ...]
-    labels: NDArray[np.int64]  # [N]
+PreparedBatch = tuple["Tensor", NDArray[np.int64]]  # what the network takes [N, ...], a label for each image (-1: none)
 
 
 def iterate_prepared(images: Any, size: int = BATCH_SIZE) -> Iterator[PreparedBatch]:
     """The batches one by one; a tensor of all images, and a data set of single ones, are cut into batches of `size`.
 
     >>> import torch
-    >>> [len(batch.images) for batch in iterate_prepared(torch.zeros(5, 3, 8, 8), 2)]
+    >>> [len(batch) for batch, _ in iterate_prepared(torch.zeros(5, 3, 8, 8), 2)]
     [2, 2, 1]
     """
     check_prepared(images)
@@ -277,7 +271,7 @@ def _batch(batch: Any, place: int) -> PreparedBatch:
     if not is_tensor(batch) or batch.ndim < 2 or len(batch) == 0:
         what = f"a tensor {list(batch.shape)}" if is_tensor(batch) else type(batch).__name__
         raise InputError(f"{BATCHES}; got {what} as batch {place}")
-    return PreparedBatch(batch, _batch_labels(labels, len(batch)))
+    return batch, _batch_labels(labels, len(batch))
 
 
 def _batch_labels(labels: Any, n: int) -> NDArray[np.int64]:
@@ -299,4 +293,4 @@ def _batches_of_single(images: Any, size: int) -> Iterator[PreparedBatch]:
         tensors = [tensor for tensor, _ in part]
         if not all(is_tensor(tensor) and tensor.shape == tensors[0].shape for tensor in tensors):
             raise InputError(f"{BATCHES}; {type(images).__name__} gives no tensors of one shape")
-        yield PreparedBatch(torch.stack(tensors), np.array([_as_label(label) for _, label in part]))
+        yield torch.stack(tensors), np.array([_as_label(label) for _, label in part])

@@ -222,16 +222,14 @@ def _of_items(images: Iterable[Any], upright: bool) -> Listing | SequenceImages:
 
 def _stacked(images: Any) -> tuple[Any, str]:
     """One image in memory, or a batch of them, as a sequence, and its name."""
-    if isinstance(images, np.ndarray) and images.ndim == 4:
-        as_image(images[0] if len(images) else images, upright=False)
-        return images, format_count(len(images), "image")
-    if is_tensor(images) and images.ndim == 4:
-        images = as_uint8(images)
-        as_image(images[0] if len(images) else images, upright=False)
-        return images, format_count(len(images), "image")
-    if isinstance(images, np.ndarray) or is_tensor(images):
+    if not (isinstance(images, np.ndarray) or is_tensor(images)):
+        return [images], "1 image"
+    if images.ndim != 4:
         as_image(images, upright=False)
-    return [images], "1 image"
+        return [images], "1 image"
+    images = as_uint8(images) if is_tensor(images) else images
+    as_image(images[0] if len(images) else images, upright=False)
+    return images, format_count(len(images), "image")
 
 
 def _first(images: Any) -> Any:

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from oodshape.core.errors import InputError
 from oodshape.core.values import Ascending, AtLeast, Fraction, Positive, Sizes, copy_frozen
-from oodshape.methods.perturb.base import Differentiable, Step
+from oodshape.methods.perturb.step import Differentiable, Step
 from oodshape.methods.shapes.ash import LARGEST_EXPONENT
 from oodshape.networks.head import Outputs
 

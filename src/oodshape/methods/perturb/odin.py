@@ -10,7 +10,7 @@ from torch import Tensor
 
 from oodshape.core.errors import InputError
 from oodshape.core.values import Fraction, Positive
-from oodshape.methods.perturb.base import Differentiable, Step
+from oodshape.methods.perturb.step import Differentiable, Step
 
 
 class Odin(Step):
@@ -42,6 +42,6 @@ class Odin(Step):
             logits = classifier.logits(leaf) / self.temperature
             loss = torch.nn.functional.cross_entropy(logits, logits.argmax(dim=1).detach(), reduction="sum")
             (gradient,) = torch.autograd.grad(loss, leaf)
-        std = torch.tensor(self.std, device=images.device).reshape(1, -1, *(1 for _ in images.shape[2:]))
+        std = images.new_tensor(self.std).reshape(1, -1, *(1 for _ in images.shape[2:]))
         sign = torch.where(gradient >= 0, 1.0, -1.0)
         return (images - self.eps / std * sign).to(images.dtype)

@@ -18,8 +18,8 @@ from torch import Tensor
 from oodshape.core.values import Sizes, freeze_array
 from oodshape.features.kernels import TINY
 from oodshape.features.moments import Statistic
-from oodshape.methods.base import Evidence, FittedScore, ScoreRecipe
-from oodshape.methods.training import CHECKED, Classes, Training, uses_labels
+from oodshape.methods.slots import Evidence, FittedScore, ScoreRecipe
+from oodshape.methods.training_set import CHECKED, Classes, Training, uses_labels
 
 PREDICTED = frozenset([Statistic.COUNTS, Statistic.CLASS_SUMS])
 AT_ONCE = 256  # classes: copies of all sums would be large where there are many

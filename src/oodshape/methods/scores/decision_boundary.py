@@ -11,8 +11,8 @@ from torch import Tensor
 
 from oodshape.core.values import Sizes
 from oodshape.features.kernels import TINY, row_distances
-from oodshape.methods.base import Evidence, FittedScore, ScoreRecipe
-from oodshape.methods.training import Training
+from oodshape.methods.slots import Evidence, FittedScore, ScoreRecipe
+from oodshape.methods.training_set import Training
 from oodshape.networks.head import Head
 
 MANY = 4096  # classes, from which the distances between all of them would take much memory

@@ -12,8 +12,8 @@ from torch import Tensor
 from oodshape.core.values import AtLeast, Positive
 from oodshape.features.features import Features
 from oodshape.features.moments import TEMPERATURES, Moments, Statistic
-from oodshape.methods.base import Evidence, FittedScore, LearnsNothing, Score, ScoreRecipe
-from oodshape.methods.training import CHECKED, Training, uses_labels
+from oodshape.methods.slots import Evidence, FittedScore, LearnsNothing, Score, ScoreRecipe
+from oodshape.methods.training_set import CHECKED, Training, uses_labels
 
 
 class MaxSoftmax(Score):

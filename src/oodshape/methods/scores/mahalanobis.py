@@ -15,14 +15,16 @@ from oodshape.core.values import Sizes, copy_frozen, freeze_array
 from oodshape.features.features import Features
 from oodshape.features.moments import Statistic
 from oodshape.features.sum_kernels import add_products, invert_upper, mirror, multiply_upper
-from oodshape.methods.base import Evidence, FittedScore, ScoreRecipe
-from oodshape.methods.training import CHECKED, Classes, Training, uses_labels
+from oodshape.methods.slots import Evidence, FittedScore, ScoreRecipe
+from oodshape.methods.training_set import CHECKED, Classes, Training, uses_labels
 
 Array = NDArray[Any]
 D = TypeVar("D", bound="Mds")
 Shrinkage = Literal["oas", "likelihood"]
 FEW = 16  # rows: products of fewer take the time in which the matrix is read
 AT_ONCE = 256  # classes, and columns of a matrix: no copy is made of all of them
+OWN_SHARE = 0.03  # by which the covariance of constant images is shrunk
+KERNEL, RIDGE = 0.5, 0.1  # of the median squared distance; how much a residual counts
 
 
 class Clusters(FittedScore):
@@ -62,35 +64,78 @@ class RelativeClusters(Clusters):
 
 
 class Unlike(FittedScore):
-    """log of the squared distance to some images that are not ID, less that to the nearest class.
+    """log of the squared distance to the nearest of some images that are not ID, less that to the nearest class.
 
     It is low for what resembles those images more than any class. Their distances are those by a covariance of their
-    own, shrunk towards that within classes: noise and constant images fill few directions.
+    own, shrunk towards that within classes: constant images fill few directions.
     """
 
     images: Clusters
     classes: Clusters
 
     @classmethod
-    def of_images(cls, classes: Clusters, images: Features, share: float, *, whole: bool) -> Unlike:
-        """Compare with the nearest of these images, or with their mean if they are one `whole`.
+    def of_images(cls, classes: Clusters, outside: Features, inside: Features | None = None) -> tuple[Unlike, None]:
+        """Compare images that are not ID with classes, which are those of features as they are: `inside` is not used.
 
-        The classes are those of features as they are; the covariance of the images is shrunk by a share.
+        Returns:
+            The score, and no scores of ID images.
         """
-        rows = torch.cat([chunk.double() for _, chunk in images.chunks()]).cpu()
+        rows = _rows(outside)
         center = rows.mean(dim=0)  # their own: distances between them are not differences of large numbers
         whitened = torch.tensor(classes.whitening, dtype=torch.float64)
         z = (rows - center) @ whitened
-        own = torch.tensor(compute_whitening((z.T @ z).numpy(), len(z), share), dtype=torch.float64)
-        points = torch.zeros_like(z[:1]) if whole else z
-        parts = center, whitened @ own, points @ own
+        own = torch.tensor(compute_whitening((z.T @ z).numpy(), len(z), OWN_SHARE), dtype=torch.float64)
+        parts = center, whitened @ own, z @ own
         around, joint, means = (freeze_array(each.float().numpy()) for each in parts)
-        return cls(replace(classes, center=around, whitening=joint, means=means), classes)
+        return cls(replace(classes, center=around, whitening=joint, means=means), classes), None
 
     def of(self, seen: Evidence) -> Tensor:
         # distances of a thousandth of the covariance are no difference: what lies that close is the same image
         least = 1e-3 * len(self.classes.center)
         return (least - self.images.of(seen)).log() - (least - self.classes.of(seen)).log()
+
+
+class Contrast(FittedScore):
+    """sum over images i of weight_i exp(-||(z - center) A - image_i||^2): about 1 for ID images, -1 for others.
+
+    It is least squares with a Gaussian kernel, whose width is half the median squared distance between images.
+    """
+
+    images: Clusters  # each is a cluster
+    weights: Annotated[NDArray[np.float32], Sizes("N")]
+
+    @classmethod
+    def of_images(cls, classes: Clusters, outside: Features, inside: Features) -> tuple[Contrast, Tensor]:
+        """Separate ID images from others by the distances within classes.
+
+        Returns:
+            The score, and the score of each ID image when it is left out.
+        """
+        counts = torch.tensor([len(inside), len(outside)])
+        z = torch.cat([_rows(inside), _rows(outside)]) - torch.tensor(classes.center)
+        whitened = torch.tensor(classes.whitening, dtype=torch.float64)
+        apart = torch.cdist(z @ whitened, z @ whitened).square()
+        width = max(KERNEL * float(apart[apart > 0].median()), 1e-12) if apart.any() else 1.0
+        wanted = torch.tensor([1.0, -1.0], dtype=torch.float64).repeat_interleave(counts)
+        noise = (RIDGE * 2 * counts / len(z)).repeat_interleave(counts)  # both kinds count the same
+        inverse = torch.linalg.inv((-apart / width).exp() + noise.double().diag())
+        weights = inverse @ wanted
+        left_out = (wanted - weights / inverse.diagonal())[: len(inside)]
+        parts = whitened / width**0.5, z @ whitened / width**0.5, weights
+        joint, means, frozen = (freeze_array(each.float().numpy()) for each in parts)
+        return cls(replace(classes, whitening=joint, means=means), frozen), left_out.float()
+
+    def of(self, seen: Evidence) -> Tensor:
+        z = self.images.whitened(seen, "whitening")
+        images = self.images.tensor("means", z)
+        lengths = self.images.keep("lengths", z, lambda: images.square().sum(dim=1))
+        squares = z.square().sum(dim=1, keepdim=True) - 2 * z @ images.T + lengths
+        return (-squares.clamp_min(0)).exp() @ self.tensor("weights", z)
+
+
+def _rows(images: Features) -> Tensor:
+    """[N, M] float64."""
+    return torch.cat([chunk.double() for _, chunk in images.chunks()]).cpu()
 
 
 class _Sums(NamedTuple):
@@ -138,15 +183,13 @@ class Mds(ScoreRecipe):
     likeliest (`likelihood`; Theiler, 2012). Where every class has one image at most it is the covariance of all.
     """
 
+    _sums = RAW
+
     classes: Classes = "predicted"
     shrinkage: Shrinkage = "oas"
 
     def unlabelled(self: D) -> D:
         return replace(self, classes="predicted")
-
-    @property
-    def _sums(self) -> _Sums:
-        return RAW
 
     @property
     def needs(self) -> frozenset[Statistic]:
@@ -214,17 +257,13 @@ class Rmds(Mds):
 class MdsPlus(Mds):
     """MDS on features of length 1, z / ||z||: MDS++ (Mueller & Hein, 2025)."""
 
-    @property
-    def _sums(self) -> _Sums:
-        return UNIT
+    _sums = UNIT
 
 
 class RmdsPlus(Rmds):
     """RMDS on features of length 1: RMDS++ (Ren et al., 2021; Mueller & Hein, 2025)."""
 
-    @property
-    def _sums(self) -> _Sums:
-        return UNIT
+    _sums = UNIT
 
 
 SHARES = 2.0 ** np.linspace(-20, 0, 81)  # that are tried

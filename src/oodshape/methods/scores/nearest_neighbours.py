@@ -15,8 +15,8 @@ from torch import Tensor
 from oodshape.core.values import AtLeast, Sizes
 from oodshape.features.kernels import ROUNDING
 from oodshape.features.moments import Statistic
-from oodshape.methods.base import Evidence, FittedScore, ScoreRecipe
-from oodshape.methods.training import Training
+from oodshape.methods.slots import Evidence, FittedScore, ScoreRecipe
+from oodshape.methods.training_set import Training
 
 BLOCK = 1 << 22  # products at once
 ROWS = 1 << 16  # of a bank at once: a larger one is gone over in parts, which a block of images shares

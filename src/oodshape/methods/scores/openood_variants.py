@@ -21,7 +21,7 @@ from oodshape.images.identity import smallest
 from oodshape.methods.scores.mahalanobis import Clusters, Mds, RelativeClusters
 from oodshape.methods.scores.nearest_neighbours import Guide, NeighbourDistance, Neighbours
 from oodshape.methods.scores.subspace import Vim, VirtualLogit
-from oodshape.methods.training import CHECKED, Classes, Training, uses_labels
+from oodshape.methods.training_set import CHECKED, Classes, Training, uses_labels
 
 Share = Annotated[float, Fraction(one=True)]  # of the training images
 
@@ -31,7 +31,7 @@ def _make_bank(train: Training, share: float) -> Tensor:
     features = train.features
     if share < 1:
         features = features[smallest(features.identities, max(round(share * len(features)), 1), 0, "bank")]
-    bank = torch.empty(len(features), features.width)
+    bank = torch.empty(len(features), features.width, dtype=torch.float32)
     for first, raw in features.chunks():
         bank[first : first + len(raw)] = raw.float()
     return bank

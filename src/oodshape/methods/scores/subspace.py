@@ -13,8 +13,8 @@ from oodshape.core.values import AtLeast, Fraction, Sizes
 from oodshape.features.kernels import TINY, normalise_rows
 from oodshape.features.moments import Statistic
 from oodshape.features.sum_kernels import NARROW, NOISE
-from oodshape.methods.base import Evidence, FittedScore, ScoreRecipe
-from oodshape.methods.training import Training
+from oodshape.methods.slots import Evidence, FittedScore, ScoreRecipe
+from oodshape.methods.training_set import Training
 
 
 class VirtualLogit(FittedScore):
@@ -57,7 +57,9 @@ class Vim(ScoreRecipe):
         # all vectors, by divide and conquer, take less time than the half that is needed; torch's own threads: scipy's
         # wait by spinning, which makes this ten times slower where other programs run
         values, vectors = (found.numpy() for found in torch.linalg.eigh(scatter))  # ascending
-        filled = int((values > NOISE * values[-1]).sum())
+        # rounding is that of the features around their mean: far from the origin, the mean would hide the others
+        spread = min(values[-1], float(np.trace(moments.parts[Statistic.SCATTER])))
+        filled = int((values > max(NOISE * spread, np.finfo(np.float32).eps ** 2 * values[-1])).sum())
         wanted = self.dimensions or _paper_dimensions(len(values))
         kept = wanted if wanted < filled else filled // 2
         plain = VirtualLogit(origin, vectors[:, : len(values) - kept], 1.0)

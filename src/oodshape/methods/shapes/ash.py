@@ -12,7 +12,7 @@ from torch import Tensor
 from oodshape.core.errors import InputError
 from oodshape.core.values import Fraction
 from oodshape.images.identity import draw_keys, from_numbers
-from oodshape.methods.base import LearnsNothing, Shape, Shaper
+from oodshape.methods.slots import LearnsNothing, Shape, Shaper
 
 # exp of more than this would overflow float32 in the logits; only features that cancel in the sum come near
 LARGEST_EXPONENT = 60.0

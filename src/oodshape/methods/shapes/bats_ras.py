@@ -12,8 +12,8 @@ from torch import Tensor
 from oodshape.core.values import ArrayValue, Ascending, Positive, Sizes
 from oodshape.features.kernels import sort_places
 from oodshape.features.moments import Statistic
-from oodshape.methods.base import Shape, Shaper
-from oodshape.methods.training import Training
+from oodshape.methods.slots import Shape, Shaper
+from oodshape.methods.training_set import Training
 
 
 class Box(ArrayValue, Shape):

@@ -9,8 +9,8 @@ from torch import Tensor
 
 from oodshape.core.errors import InputError, check_fraction
 from oodshape.core.values import AtLeast, Fraction, Positive
-from oodshape.methods.base import Shape, Shaper
-from oodshape.methods.training import Training
+from oodshape.methods.slots import Shape, Shaper
+from oodshape.methods.training_set import Training
 
 
 class Clip(Shape):

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from oodshape.core.errors import InputError
 from oodshape.core.values import AtLeast, Positive
 from oodshape.features.features import TOLD, warn_if_by_chance
-from oodshape.methods.base import Shape, Shaper
 from oodshape.methods.shapes.piecewise import Grid, PiecewiseConstant
-from oodshape.methods.training import Training
+from oodshape.methods.slots import Shape, Shaper
+from oodshape.methods.training_set import Training
 
 Array = NDArray[Any]
 Bound = Literal["theta", "features"]
@@ -90,10 +90,12 @@ class OptFS(Shaper):
 
 
 def warn_if_meaningless(train: Training) -> None:
-    """Warn of too few images, and of labels that the network predicts no better than chance."""
+    """Warn of too few images, and of a network that seems untrained by its labels or its head."""
     if train.n < FEWEST:
         warnings.warn(f"theta comes from {train.n} images only and is mostly noise: give some hundred", stacklevel=3)
-    if train.maybe_features is not None and train.n >= TOLD:
+    elif train.maybe_features is not None and train.maybe_features.accuracy is None:
+        train.maybe_features.warn_if_untrained()
+    elif train.maybe_features is not None and train.n >= TOLD:
         warn_if_by_chance(train.maybe_features.accuracy, train.n, train.head.classes)
 
 

@@ -14,7 +14,7 @@ from torch import Tensor
 from oodshape.core.errors import InputError
 from oodshape.core.values import ArrayValue, Ascending, Sizes
 from oodshape.features import kernels
-from oodshape.methods.base import Shape
+from oodshape.methods.slots import Shape
 
 Array = NDArray[Any]
 

@@ -88,9 +88,9 @@ def weights_needed(name: str, folder: Path | None) -> str:
     """Say what is missing to run a network, where to get it and where to put it."""
     file, place = f"{name}.safetensors (or .pth)", folder or "DIR"
     where = f"put them at {folder / file}" if folder else f"put them into a folder as {file} and name it with --weights"
-    return (
-        f"needs weights: run `oodshape data get {name} --weights {place}`, or get {model_entry(name).weights}; {where}"
-    )
+    more = "" if all(source.is_verified for source in list_sources().get(name, ())) else " --unverified"
+    command = f"oodshape data get {name} --weights {place}{more}"
+    return f"needs weights: run `{command}`, or get {model_entry(name).weights}; {where}"
 
 
 def library(name: str, extra: str = "timm") -> Any:

@@ -13,7 +13,7 @@ from oodshape.core.errors import InputError
 from oodshape.guard.check import Check, SetCheck
 from oodshape.guard.explain import Explanation, explain_listed
 from oodshape.guard.fitted import Fitted
-from oodshape.images.decode.thumbnail import make_thumbnail
+from oodshape.images.decode.preprocessing import make_thumbnail
 from oodshape.images.sources.image_set import ImageSource
 from oodshape.metrics import conformal
 from oodshape.networks.loading import OpenNet

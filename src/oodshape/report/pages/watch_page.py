@@ -20,8 +20,8 @@ from oodshape.core.text import format_rate
 from oodshape.guard.scoring.score_formats import ScoreRow
 from oodshape.guard.watch.history import BINS, History
 from oodshape.guard.watch.watch import MIDDLE, Watch
+from oodshape.images.decode.preprocessing import make_thumbnail
 from oodshape.images.decode.read import open_image
-from oodshape.images.decode.thumbnail import make_thumbnail
 from oodshape.images.sources.storage import is_remote
 from oodshape.report.pages.html import banner, document, page_json, section, tiles, write_html
 

@@ -13,7 +13,7 @@ from oodshape.core.values import ArrayValue, Value
 from oodshape.features.chunks import check_finite
 from oodshape.features.kernels import normalise_rows
 from oodshape.features.moments import Statistic
-from oodshape.methods.training import Training
+from oodshape.methods.training_set import Training
 from oodshape.networks.head import Head
 
 R = TypeVar("R", bound="Recipe")

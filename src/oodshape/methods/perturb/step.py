@@ -7,7 +7,7 @@ from typing import Protocol
 
 from torch import Tensor
 
-from oodshape.methods.base import Recipe
+from oodshape.methods.slots import Recipe
 from oodshape.networks.head import Outputs
 
 
