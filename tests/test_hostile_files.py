@@ -106,6 +106,8 @@ def test_a_parquet_column_that_contradicts_its_statistics(tmp_path: Path) -> Non
     for read in (lambda: open_images(str(path))[0], lambda: next(read_scores(str(path)))):
         with pytest.raises(InputError, match=r"b\.parquet"):
             read()
+    pq.write_table(pa.table({"image": [b"a"]}).select([]), path)  # without any column
+    assert not list(read_scores(str(path)))
 
 
 def test_guards_of_abstract_types_and_absurd_sizes(tmp_path: Path) -> None:
