@@ -75,9 +75,12 @@ class Decisions:
 
     def lines(self) -> list[str]:
         m, lost = int(self.readable.sum()), int((~self.readable).sum())
+        rate = f"expected false discovery rate <= {100 * self.level:g} %"
+        if self.calibration is not None and not self.calibration.held_out:
+            rate = "no guarantee: the guard was calibrated on training images"
         said = [
-            f"{format_count(m, 'image')}: {int(self.flagged.sum()):,} flagged as OOD; expected false discovery rate <= "
-            f"{100 * self.level:g} % ({'Storey' if self.storey else 'Benjamini-Hochberg'})"
+            f"{format_count(m, 'image')}: {int(self.flagged.sum()):,} flagged as OOD; {rate} "
+            f"({'Storey' if self.storey else 'Benjamini-Hochberg'})"
         ]
         said += [f"{lost:,} more could not be read, and are neither"] if lost else []
         if self.calibration is None:
@@ -92,10 +95,7 @@ class Decisions:
         elif self.fewest > m:
             among = format_count(m, "image")
             together = f"nothing can be flagged among {among}: give more calibration images or a larger --fdr"
-        said.append(f"{border}{together}{end}")
-        if self.calibration is not None and not self.calibration.held_out:
-            said.append("no guarantee: the guard was calibrated on training images")
-        return said
+        return [*said, f"{border}{together}{end}"]
 
     def table(self) -> Iterator[Cells]:
         """Every row with a last column `flagged`, empty for an image that could not be read."""
@@ -142,8 +142,8 @@ def _check_one_calibration(scores: str, rows: Sequence[ScoreRow], values: NDArra
 def round_to_grid(values: NDArray[np.float64], n: int, scores: str) -> NDArray[np.float64]:
     """The p-values as whole numbers of calibration images over n + 1: text files round them."""
     steps = np.rint(values * (n + 1))
-    wrong = np.abs(steps - values * (n + 1)) > max(1e-6, ROUNDING * (n + 1))
-    if wrong.any() or (steps < 1).any():
+    wrong = (np.abs(steps - values * (n + 1)) > max(1e-6, ROUNDING * (n + 1))) | (steps < 1)
+    if wrong.any():
         raise InputError(
             f"{scores} is not of a guard with {n:,} calibration images: {values[wrong.argmax()]:g} is no multiple of "
             f"1 / {n + 1:,}; give the guard that scored it"

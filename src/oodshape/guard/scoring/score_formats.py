@@ -33,7 +33,6 @@ P_VALUE = ("p_value", "p-value", "p")
 WRITTEN = frozenset(["score", "p_value", "accepted", "error"])  # a table with these columns was written by `score`
 DECISIONS = {"true": True, "false": False, True: True, False: False}
 EMPTY = (None, "")
-DIGITS = {"score": ".9g", "p_value": ".6g"}  # in CSV
 QUOTED = re.compile(r'[",\r\n\t]|^[ =+@]|^-(?![\d.e+-]*$)| $')
 GROUP = 1 << 16  # rows of a Parquet row group
 KIND, CHECKSUM, SHARD = b"oodshape", b"oodshape_checksum", b"oodshape_shard"  # keys of a Parquet file's metadata
@@ -281,8 +280,8 @@ def write_csv(rows: Iterable[Cells], file: Any, columns: Sequence[str] = ()) -> 
 def _cell(name: str, value: Any) -> str:
     if value is None or isinstance(value, bool):
         return "" if value is None else str(value).lower()
-    # nine digits give a float32 back
-    return f"{value:{DIGITS[name]}}" if isinstance(value, float) and name in DIGITS else _quoted(str(value))
+    # nine digits give a float32 back; `str` gives a float64 back, as every p-value is
+    return f"{value:.9g}" if isinstance(value, float) and name == "score" else _quoted(str(value))
 
 
 def _quoted(text: str) -> str:
