@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from itertools import combinations
 from statistics import mean, stdev
 from typing import Any
 
@@ -70,6 +72,7 @@ def _once(prepared: Plan) -> tuple[RunResults, KeptScores]:
             model.features["test"] = model.features["test"].with_labels(prepared.labels)
         for name, names in (("train", getattr(sets["train"], "classes", ())), ("test", ())):
             check_labels(model.features[name].labels, model.features[name].head.classes, names)
+        _warn_of_overlap(model.features)
         test = model.features["test"]
         warn_if_by_chance(test.accuracy, len(test), test.head.classes)
         weights[title] = model.fingerprint
@@ -112,6 +115,33 @@ def _once(prepared: Plan) -> tuple[RunResults, KeptScores]:
         equals = list(find_ties(kept))
     results = RunResults(tuple(rows), said, tuple(skipped), tuple(curves), tuple(means), tuple(equals), tuple(failed))
     return results, kept
+
+
+def _warn_of_overlap(features: Mapping[str, Features]) -> None:
+    """Warn of two sets that share more than 1 % of their images: the figures on them are too good, or too bad."""
+    keys = {name: _row_keys(each) for name, each in features.items()}
+    for (one, others), (name, rows) in combinations(keys.items(), 2):
+        if "train" in (one, name) or "test" in (one, name):
+            known = set(others)
+            shared = sum(row in known for row in rows)
+            if shared > 0.01 * len(rows):
+                warnings.warn(
+                    f"{shared:,} of the {len(rows):,} images of {name} are in {one} too: training, ID and OOD images "
+                    "must differ",
+                    stacklevel=2,
+                )
+
+
+def _row_keys(features: Features) -> list[bytes]:
+    """Of each image: the rounded length and four random projections of its features, almost never equal by chance."""
+    directions = torch.randn(features.width, 4, generator=torch.Generator().manual_seed(0))
+    keys: list[bytes] = []
+    for _, raw in features.chunks():
+        z = raw.cpu().float()
+        length = z.norm(dim=1, keepdim=True)
+        known = torch.hstack([length.log(), z @ directions / length]).mul(10_000).round()
+        keys += [row.tobytes() for row in known[known.isfinite().all(dim=1)].numpy()]
+    return keys
 
 
 def _fingerprint(images: Images, features: Features) -> str:
