@@ -576,13 +576,15 @@ class Features:
         variance of the logits, both less the mean logit of each image: one of them is larger for trained networks.
         """
         classes, width = self.head.weight.shape
+        if classes < 3 or width < NARROWEST:  # too few to tell: a little training shows too little
+            return True
         rows = max(2, min(JUDGED_ROWS, PRODUCTS // (classes * width)))
         z = torch.cat([raw.cpu().float() for _, raw in self[:: max(1, len(self) // rows)].chunks()])[:rows]
         weight, draw = self.head.weight.cpu().T, torch.Generator().manual_seed(0)
         orders = [torch.arange(width), *(torch.randperm(width, generator=draw) for _ in range(ORDERS))]
         products = (z[:, order] @ (weight - weight.mean(dim=1, keepdim=True)) for order in orders)
         own, *others = (torch.stack([each.amax(dim=1).mean(), each.var(dim=0).sum()]) for each in products)
-        return min(classes - 1, width // NARROWEST) == 0 or not bool((own <= torch.stack(others).amax(dim=0)).all())
+        return not bool((own <= torch.stack(others).amax(dim=0)).all())
 
     def warn_if_untrained(self) -> None:
         """Warn of a head that does not belong to these features, where no labels show that it does."""
