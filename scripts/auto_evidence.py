@@ -218,8 +218,8 @@ def regrets(case: Case, scores: dict[str, Tensor], names: Sequence[str]) -> floa
 
 def compare_recipes(cases: list[Case]) -> list[str]:
     """A table with a row per recipe, over all networks."""
-    head = ["recipe", "all", "FPR95", "near", "far", "noise", "constant", "noise accepted", "constant accepted"]
-    head += ["worst regret: paper / all", "sets 2 below MSP", "gain over before"]
+    head = ["recipe", "AUROC", "FPR95", "near AUROC", "far AUROC", "noise", "constant"]
+    head += ["noise accepted", "constant accepted", "worst regret: paper / all", "sets 2 below MSP", "gain over before"]
     lines = [f"| {' | '.join(head)} |", f"| --- |{' ---: |' * (len(head) - 1)}"]
     found = {name: [recipe(case) for case in cases] for name, recipe in RECIPES.items()}
     values = {name: [aurocs(c, s) for c, s in zip(cases, each, strict=True)] for name, each in found.items()}

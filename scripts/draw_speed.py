@@ -113,7 +113,7 @@ def limits(checked: Sequence[dict[str, Any]]) -> str:
             notes += [f"- {title.removesuffix(' rows')}: {large}"] if large and not one["kept"] else []
     first = checked[0]
     where = f"On a {first['processor']} with {first['threads']} threads, load {first['load']:g}.{_noise(first)}"
-    return "\n".join([where, "", *lines, *(["", "Parts of what is missed, from 0.3:", "", *notes] if notes else [])])
+    return "\n".join([where, "", *lines, *(["", "Missed ratios by part (0.3 or more):", "", *notes] if notes else [])])
 
 
 def growth(found: dict[str, Any]) -> str:
