@@ -33,7 +33,7 @@ def _part(rows: Features, *, held_out: bool) -> Collected:
         classes=("a", "b", "c", "d"),
     )
     scrambled = own_files.features(len(rows), 8)
-    return Collected(lambda: made, rows, make_proxy=lambda _, size: scrambled[:size], reasons=("a.png: truncated",))
+    return Collected(made, rows, make_proxy=lambda _, size: scrambled[:size], reasons=("a.png: truncated",))
 
 
 def parts_of_a_fit() -> Kind:

@@ -140,7 +140,8 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
         PIL.Image.new("RGB", (9, 7), (level, level, level)).save(folder / "recent" / f"{level:02}.png")
     PIL.Image.new("RGB", (9, 7), (3, 3, 3)).save(folder / "recent" / "copy.png")
     (folder / "scores.parquet").touch()
-    rows = "".join(f"{i}.png,a,{i},{(i + 1) / 100},true,\n" for i in (37 * row % 99 for row in range(99)))
+    order = [37 * row % 99 for row in range(99)]
+    rows = "".join(f"{i}.png,a,{i},{(i + 1) / 100},{str(i > 9).lower()},\n" for i in order)
     (folder / "scores.csv").write_text("path,class,score,p_value,accepted,error\n" + rows)
     return folder
 

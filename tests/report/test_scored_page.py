@@ -172,7 +172,7 @@ def test_an_image_says_why_and_the_keyboard_goes_on(shown: Opened, made: tuple[P
     assert shown.page.inner_text("#why-title").startswith("#2:")
     shown.page.keyboard.press("Escape")
     assert shown.page.is_hidden("#why")
-    assert shown.page.evaluate("document.activeElement.dataset.item") == "2"
+    shown.page.wait_for_function("document.activeElement.dataset.item === '2'")
 
 
 def test_scores_of_an_inbox(browser: Any, made: tuple[Path, Check]) -> None:

@@ -580,10 +580,10 @@ class Features:
             return True
         rows = max(2, min(JUDGED_ROWS, PRODUCTS // (classes * width)))
         z = torch.cat([raw.cpu().float() for _, raw in self[:: max(1, len(self) // rows)].chunks()])[:rows]
-        weight, draw = self.head.weight.cpu().T, torch.Generator().manual_seed(0)
+        weight, draw = self.head.weight.cpu(), torch.Generator().manual_seed(0)
         orders = [torch.arange(width), *(torch.randperm(width, generator=draw) for _ in range(ORDERS))]
-        products = (z[:, order] @ (weight - weight.mean(dim=1, keepdim=True)) for order in orders)
-        own, *others = (torch.stack([each.amax(dim=1).mean(), each.var(dim=0).sum()]) for each in products)
+        logits = torch.stack([z[:, order] for order in orders]) @ (weight - weight.mean(dim=0)).T
+        own, *others = torch.stack([logits.amax(dim=2).mean(dim=1), logits.var(dim=1).sum(dim=1)], dim=1)
         return not bool((own <= torch.stack(others).amax(dim=0)).all())
 
     def warn_if_untrained(self) -> None:

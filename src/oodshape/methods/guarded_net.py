@@ -13,6 +13,7 @@ from oodshape.core.errors import HeadError, InputError
 from oodshape.methods.feature_capture import LayerCapture, MapCapture, replace_head
 from oodshape.methods.slots import Batch, Evidence, FittedSlots
 from oodshape.networks.classifier import Classifier, unwrap_network
+from oodshape.networks.device import ACCELERATORS
 from oodshape.networks.find_head import list_linears
 from oodshape.networks.head import Head
 from oodshape.networks.linear_maps import HUGE, eval_mode
@@ -78,8 +79,9 @@ class GuardedNet(nn.Module):
         """The network's logits, and whether to trust them; `threshold` in place of the module's own."""
         traced = torch.compiler.is_compiling() or torch._C._get_tracing_state() is not None
         kind = images.device.type
+        autocast = kind in ("cpu", *ACCELERATORS) and torch.is_autocast_enabled(kind)
         # not without_autocast, which a graph cannot enter
-        with torch.autocast(kind, enabled=False) if torch.is_autocast_enabled(kind) else nullcontext():
+        with torch.autocast(kind, enabled=False) if autocast else nullcontext():
             if not traced and not self.checked and len(images) > 0:
                 self._check(images[:2])
             return self.score_features(self.features(images), threshold)

@@ -98,7 +98,7 @@ class Unlike(FittedScore):
 class Contrast(FittedScore):
     """sum over images i of weight_i exp(-||(z - center) A - image_i||^2): about 1 for ID images, -1 for others.
 
-    It is least squares with a Gaussian kernel, whose width is half the median squared distance between images.
+    It is ridge regression with a Gaussian kernel, whose width is half the median squared distance between images.
     """
 
     images: Clusters  # each is a cluster
