@@ -21,6 +21,7 @@ from numba import njit
 from harness import THREADS, WIDTH, Ratio, check, made, timed, write_checked
 from oodshape import METHODS, Features, FeatureStats
 from oodshape.features import kernels
+from oodshape.features.training_sums import Sums
 from oodshape.methods.shapes.piecewise import PiecewiseConstant
 from oodshape.methods.training_set import Training
 
@@ -59,7 +60,7 @@ def against_a_sum(rows: int, *, signed: bool) -> bool:
         {
             "exact": lambda: recipe.fit(fresh()),
             "limits": lambda: recipe.shape.limits(Training.of(fresh())),
-            "histogram": lambda: recipe.fit(FeatureStats.of(fresh()), head=data.head),
+            "histogram": lambda: recipe.fit(Sums.of(fresh(), recipe.needs)),
         },
         rounds=9,
     )

@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays as array_strategy
 
 from data import arrays, features
-from oodshape import Features, FeatureStats, InputError
+from oodshape import METHODS, Features, FeatureStats, InputError
+from oodshape.features.moments import Moments
+from oodshape.features.training_sums import Sums
 
 HALF = st.floats(-100, 100, width=16)
 
@@ -119,18 +121,15 @@ def test_merging_across_heads_is_refused() -> None:
 
 
 def test_methods_fit_from_statistics_alone() -> None:
-    from oodshape import METHODS
-    from oodshape.features.moments import Moments
-
     data = features(half=True)
     for name, method in METHODS.items():
         if method.wants_proxy:  # it sets a part of the images aside
             with pytest.raises(InputError, match="give fit the Features"):
-                method.fit(data.stats, head=data.head)
+                method.fit(Sums.of(data, frozenset()))
             continue
-        more = Moments.of(data, method.needs) if method.needs else None
-        assert method.fit(data.stats, head=data.head, moments=more) == method.fit(data), name
-    with pytest.raises(InputError, match=r"head=\(weight, bias\)"):
+        sums = Sums(data.head, data.stats, Moments.of(data, method.needs))
+        assert method.fit(sums) == method.fit(data), name
+    with pytest.raises(InputError, match="fit takes Features, Sums or TrainingSums, got FeatureStats"):
         METHODS["dice"].fit(data.stats)
     with pytest.raises(InputError, match="belong to head"):
-        METHODS["dice"].fit(data.stats, head=(data.head.weight + 1, data.head.bias))
+        Sums(type(data.head)(data.head.weight + 1, data.head.bias), data.stats, data.moments(frozenset()))

@@ -12,6 +12,7 @@ import torch
 from data import arrays, features, proxy
 from oodshape import METHODS, Features, InputError, Method, auroc
 from oodshape.features.proxy import cross_features
+from oodshape.features.training_sums import Sums
 from oodshape.methods.auto import CANDIDATES, Auto, split_selection, try_on_proxies
 from oodshape.methods.fusion import SCRAMBLED, Component, Fusion
 from oodshape.methods.heads import Linear
@@ -214,7 +215,7 @@ def test_a_candidate_that_refuses_the_features_is_left_out() -> None:
         (lambda: Auto(share=25), "did you mean 0.25"),
         (lambda: Auto(candidates=("magic",)).methods(), "no method is called 'magic'"),
         (lambda: Method(score=Auto(), shape=ReAct()), "Auto reads the features themselves"),
-        (lambda: AUTO.fit(features(400).stats), "give fit the Features"),
+        (lambda: AUTO.fit(Sums.of(features(400), frozenset())), "give fit the Features"),
         (lambda: AUTO.fit(features(400), proxy=[OTHER_HEAD]), "extract both through the same classifier"),
     ],
 )

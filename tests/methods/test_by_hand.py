@@ -13,6 +13,7 @@ from scipy.stats import kstest
 from data import arrays, features
 from oodshape import METHODS, Features, InputError, Method, paper_methods
 from oodshape.features.moments import Moments, Statistic
+from oodshape.features.training_sums import Sums
 from oodshape.methods.heads import Dice, Lts
 from oodshape.methods.perturb.odin import Odin
 from oodshape.methods.perturb.step import NoPerturbation
@@ -222,11 +223,8 @@ def test_labels_that_were_asked_for_are_refused_with_the_reason(recipe) -> None:
 @pytest.mark.parametrize("name", ["she", "mds++", "temperature"])
 def test_parts_by_label_add_up(name: str) -> None:
     whole, method = labelled(), METHODS[name]
-    parts = [whole[:120], whole[120:]]
-    merged = Moments.of(parts[0], method.needs) + Moments.of(parts[1], method.needs)
-    fitted = method.fit(parts[0].stats + parts[1].stats, head=whole.head, moments=merged)
-    test = features(40, seed=1)
-    at_once = method.fit(whole.stats, head=whole.head, moments=Moments.of(whole, method.needs))
+    fitted = method.fit(Sums.of(whole[:120], method.needs) + Sums.of(whole[120:], method.needs))
+    test, at_once = features(40, seed=1), method.fit(Sums.of(whole, method.needs))
     torch.testing.assert_close(fitted.score(test), at_once.score(test), rtol=1e-4, atol=1e-4)
 
 
@@ -254,7 +252,7 @@ def test_temperature_is_the_one_of_the_largest_likelihood() -> None:
     wanted = np.exp(minimize_scalar(surprise, bounds=(-2, 2), method="bounded", options={"xatol": 1e-9}).x)
     method = METHODS["temperature"]
     assert method.fit(train).scorer.temperature == pytest.approx(wanted, rel=1e-5)
-    from_sums = method.fit(train.stats, head=train.head, moments=Moments.of(train, method.needs))
+    from_sums = method.fit(Sums.of(train, method.needs))
     assert from_sums.scorer.temperature == pytest.approx(wanted, rel=0.01)
 
 

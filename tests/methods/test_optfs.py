@@ -14,6 +14,7 @@ from scipy.optimize import minimize
 from data import arrays, features
 from oodshape import METHODS, Features, InputError, auroc
 from oodshape.features import kernels
+from oodshape.features.training_sums import Sums
 from oodshape.methods.detector import Method
 from oodshape.methods.shapes.optfs import OptFS, solve_theta
 from oodshape.methods.shapes.piecewise import Grid, PiecewiseConstant
@@ -74,11 +75,11 @@ def test_a_fit_is_the_closed_form(kind: str, k: int) -> None:
         wanted = theta_of(data, shape.edges, bound)
         np.testing.assert_allclose(shape.theta, wanted, rtol=1e-6, atol=1e-6 * np.abs(wanted).max())
         if k == 100:  # the stated error of parts
-            apart = Method(shape=recipe).fit(data.stats, head=data.head).shape.theta - shape.theta
+            apart = Method(shape=recipe).fit(Sums.of(data, frozenset())).shape.theta - shape.theta
             assert np.linalg.norm(apart) <= 0.25 * np.linalg.norm(shape.theta)
     if k > 200 and not data.half:
         with pytest.raises(InputError, match="give fit the Features"):
-            Method(shape=recipe).fit(data.stats)
+            Method(shape=recipe).fit(Sums.of(data, frozenset()))
 
 
 @settings(max_examples=60)
@@ -113,7 +114,7 @@ def test_the_histogram_of_parts_is_near_the_closed_form(real_features) -> None:
         z = real["train"].astype(np.float32)
         z *= 1 + jitter.uniform(-(2**-11), 2**-11, z.shape).astype(np.float32)
         data = Features.from_arrays(z, real["head"])
-        one, two = (Method(shape=OptFS()).fit(train, head=data.head) for train in (data.stats, data))
+        one, two = (Method(shape=OptFS()).fit(train) for train in (Sums.of(data, frozenset()), data))
         gap = np.linalg.norm(one.shape.theta - two.shape.theta) / np.linalg.norm(two.shape.theta)
         assert 0 < gap < 0.005, real["name"]
         inside = Features.from_arrays(real["id"], real["head"])

@@ -19,7 +19,6 @@ from oodshape.core import files
 from oodshape.core.errors import HeadError, InputError
 from oodshape.core.values import Ascending, AtLeast, Sizes, Value, copy_frozen, encode_value, list_sizes, load_values
 from oodshape.features.features import Features
-from oodshape.features.moments import Moments
 from oodshape.images.identity import hash_each
 from oodshape.methods.guarded_net import GuardedNet, wrap_network
 from oodshape.methods.heads import Linear
@@ -104,27 +103,18 @@ class Method(Recipe):
         return replace(self, score=self.score.unlabelled())
 
     @without_autocast()
-    def fit(
-        self,
-        train: TrainingData,
-        head: Head | tuple[Any, Any] | None = None,
-        moments: Moments | None = None,
-        proxy: Sequence[Features] = (),
-        held_out: Features | None = None,
-    ) -> Detector:
+    def fit(self, train: TrainingData, proxy: Sequence[Features] = (), held_out: Features | None = None) -> Detector:
         """Fit the method on ID training data.
 
         Args:
-            train: Features, their `FeatureStats`, or `TrainingSums`.
-            head: The head, if statistics do not come with it.
-            moments: `Moments` of the same features, for methods that need them with statistics alone.
+            train: Features, or sums over them (`Sums`, `TrainingSums`).
             proxy: Features of proxy OOD images (`proxy_features`), for methods that select by them.
             held_out: Features of ID images to select by instead of a part of `train`; not the calibration set.
 
         Returns:
             The fitted detector, without a threshold.
         """
-        training = Training.of(train, None if head is None else Head.of(head), moments, proxy, held_out)
+        training = Training.of(train, proxy, held_out)
         needs = self.needs
         if isinstance(self.shape, (OptFS, BySign)):
             warn_if_meaningless(training)
@@ -134,10 +124,10 @@ class Method(Recipe):
             method=self,
             shape=self.shape.fit(training),
             head=self.head.fit(training),
-            fingerprint=training.fingerprint,
+            fingerprint=training.head.fingerprint,
             n_train=training.n,
             scorer=self.score.fit(training),
-            classes=None if training.maybe_head is None else training.maybe_head.classes,
+            classes=training.head.classes,
         )
 
 
@@ -153,19 +143,19 @@ class Detector(FittedSlots):
     Attributes:
         method: The recipe.
         n_train: Number of training images.
+        classes: Number of classes of the head.
         calibration: Calibration scores, ascending.
         alpha: Bound on the expected false rejection rate.
         groups: Predicted class of each calibration score, for thresholds per class.
-        classes: Number of classes of the head; None if fitted from statistics without it.
     """
 
     method: Method
     n_train: Annotated[int, AtLeast(1)]
+    classes: Annotated[int, AtLeast(1)]  # of the head
     calibration: Annotated[NDArray[np.float32], Sizes("N"), Ascending()] | None = None  # held-out ID scores
     alpha: float | None = None  # the wanted share of falsely rejected ID images
     # the predicted class of each held-out image: a threshold per class
     groups: Annotated[NDArray[np.int32], Sizes("N"), AtLeast(0)] | None = None
-    classes: Annotated[int, AtLeast(1)] | None = None  # of the head; None: fitted from statistics without it
 
     def __post_init__(self) -> None:
         """Freeze the calibration scores, and refuse an alpha that they cannot guarantee."""
@@ -177,9 +167,9 @@ class Detector(FittedSlots):
             raise InputError("calibration scores and alpha come together, and groups only with them")
         if self.calibration is not None and self.alpha is not None:
             conformal.check_enough(len(self.calibration), self.alpha)
-        if self.classes is not None and self.classes > conformal.MOST_CLASSES:
+        if self.classes > conformal.MOST_CLASSES:
             raise InputError(f"a detector has at most {conformal.MOST_CLASSES:,} classes, got {self.classes}")
-        if self.groups is not None and self.classes is not None and not (self.groups < self.classes).all():
+        if self.groups is not None and not (self.groups < self.classes).all():
             raise InputError(f"a calibration image has the class {self.groups.max()}, there are {self.classes}")
 
     @without_autocast()
@@ -234,7 +224,7 @@ class Detector(FittedSlots):
                 f"this detector was fitted for head {self.fingerprint}, the data come from head "
                 f"{head.fingerprint}; fit it again for this checkpoint"
             )
-        if self.classes not in (None, head.classes):
+        if self.classes != head.classes:
             raise HeadError(f"this detector is damaged: it has {self.classes} classes, the head {head.classes}")
         for kind, letter, size in self._sizes:
             wanted = {"M": head.width, "C": head.classes}.get(letter, size)
@@ -286,8 +276,7 @@ class Detector(FittedSlots):
             if data is None:
                 raise InputError("thresholds per class need the predicted classes: give calibrate the data, not scores")
             groups = _predict_classes(data).cpu().numpy()[order].astype(np.int32)
-        classes = self.classes if data is None else data.head.classes
-        return replace(self, calibration=scores[order], alpha=alpha, groups=groups, classes=classes)
+        return replace(self, calibration=scores[order], alpha=alpha, groups=groups)
 
     def held_out(self) -> tuple[NDArray[np.float32], float]:
         """Return the calibration scores and alpha.
@@ -310,14 +299,12 @@ class Detector(FittedSlots):
     @property
     def thresholds(self) -> Tensor:
         """[C] float32: the smallest accepted score for each predicted class; all equal unless set per class."""
-        if self.classes is None:
-            raise InputError("the number of classes is not known: calibrate with Features, not with scores")
         return self.limits.expand(self.classes)
 
     @property
     def limits(self) -> Tensor:
         """[C] float32, the thresholds, where they are set per class; [1], the threshold, where they are not."""
-        return torch.from_numpy(conformal.class_limits(*self.held_out(), self.groups, self.classes or 0))
+        return torch.from_numpy(conformal.class_limits(*self.held_out(), self.groups, self.classes))
 
     @cached_property
     def class_scores(self) -> dict[int, NDArray[np.float32]]:

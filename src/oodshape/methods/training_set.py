@@ -16,50 +16,35 @@ from oodshape.features.moments import Moments, Statistic, as_statistics
 from oodshape.features.training_sums import Sums, TrainingSums
 from oodshape.networks.head import Head
 
-TrainingData = Features | FeatureStats | Sums | TrainingSums
+TrainingData = Features | Sums | TrainingSums
 
 
 @dataclass(frozen=True, eq=False)
 class Training:
-    """A training set as recipes see it: its statistics, and if available its head and features.
+    """A training set as recipes see it: its features, or sums over them.
 
     >>> train = Features.from_arrays([[1.0, 0.5], [0.5, 3.0]], head=([[1.0, 0.0], [0.0, 1.0]], None))
     >>> Training.of(train).mean().tolist()
     [0.75, 1.75]
 
     Attributes:
-        maybe_stats: Statistics of the features, if known.
-        maybe_head: The head, if known.
-        maybe_features: The features, if available.
-        maybe_moments: Further sums over the features, if known.
+        data: The features, or sums over all images.
         proxy: Features of proxy OOD images to select by.
         held_out: Features of ID images that the network was not trained on, to select by.
         summed: Sums over the images to fit on and to select by, instead of features.
     """
 
-    maybe_stats: FeatureStats | None = None
-    maybe_head: Head | None = None
-    maybe_features: Features | None = None
-    maybe_moments: Moments | None = None
+    data: Features | Sums
     proxy: tuple[Features, ...] = ()  # images that no classifier should trust, to choose by
     held_out: Features | None = None  # ID images that the network was not trained on, to choose by
     summed: TrainingSums | None = None  # in place of features: sums of those to fit on and of those to choose by
 
     @classmethod
-    def of(
-        cls,
-        train: TrainingData,
-        head: Head | None = None,
-        moments: Moments | None = None,
-        proxy: Sequence[Features] = (),
-        held_out: Features | None = None,
-    ) -> Training:
-        """Make a training set from features, or from statistics and their head.
+    def of(cls, train: TrainingData, proxy: Sequence[Features] = (), held_out: Features | None = None) -> Training:
+        """Make a training set from features, or from sums over them.
 
         Args:
-            train: Features, `FeatureStats` or `TrainingSums`.
-            head: The head, if statistics do not come with it.
-            moments: `Moments` of the same features.
+            train: Features, `Sums` or `TrainingSums`.
             proxy: Features of proxy OOD images.
             held_out: Features of ID images to select by.
 
@@ -67,32 +52,27 @@ class Training:
             The training set.
 
         Raises:
-            InputError: If the parts belong to different heads or features.
+            InputError: If `train` is something else.
         """
-        if isinstance(train, Features):
-            return cls(None, train.head, train, proxy=tuple(proxy), held_out=held_out)
         if isinstance(train, TrainingSums):
-            every = train.every
-            return cls(every.stats, every.head, None, every.held, tuple(proxy), held_out, train)
-        if isinstance(train, Sums):
-            return cls(train.stats, train.head, None, train.held, tuple(proxy), held_out)
-        if not isinstance(train, FeatureStats):
-            raise InputError(f"fit takes Features or FeatureStats, got {type(train).__name__}")
-        if head is not None and head.fingerprint != train.head:
-            raise InputError(f"the statistics belong to head {train.head}, the head given is {head.fingerprint}")
-        if moments is not None and (moments.head, moments.n) != (train.head, train.n):
-            raise InputError(
-                f"the moments are of {moments.n} images and head {moments.head}, "
-                f"the statistics of {train.n} and {train.head}; collect both over the same features"
-            )
-        return cls(train, head, None, moments, tuple(proxy), held_out)
+            return cls(train.every, tuple(proxy), held_out, train)
+        if not isinstance(train, (Features, Sums)):
+            raise InputError(f"fit takes Features, Sums or TrainingSums, got {type(train).__name__}")
+        return cls(train, tuple(proxy), held_out)
 
     @property
     def stats(self) -> FeatureStats:
         """The statistics, collected from the features on first use if they are available."""
-        if self.maybe_stats is not None:
-            return self.maybe_stats
-        return self.features.stats
+        return self.data.stats
+
+    @property
+    def head(self) -> Head:
+        """The classifier's head."""
+        return self.data.head
+
+    @property
+    def n(self) -> int:
+        return len(self.data)
 
     @property
     def signed(self) -> bool:
@@ -100,34 +80,14 @@ class Training:
         source = self.maybe_features
         return self.stats.signed if source is None or source.half else source.quantile(NEGATIVE) < 0
 
-    @property
-    def sums(self) -> NDArray[Any]:
-        """[M]: the sum of each feature, which takes less than all statistics."""
-        return self.stats.sums if self.maybe_features is None else self.maybe_features.sums
-
     def mean(self) -> NDArray[Any]:
-        """Return the mean of each feature.
+        """Return the mean of each feature, which takes less than all statistics.
 
         Returns:
             [M] float64.
         """
-        return np.asarray(self.sums / self.n)
-
-    @property
-    def n(self) -> int:
-        return self.stats.n if self.maybe_features is None else len(self.maybe_features)
-
-    @property
-    def fingerprint(self) -> str:
-        """That of the head which the images were seen by."""
-        return self.stats.head if self.maybe_features is None else self.maybe_features.head.fingerprint
-
-    @property
-    def head(self) -> Head:
-        """The classifier's head, or an error that says how to give it."""
-        if self.maybe_head is None:
-            raise InputError("this method needs the classifier's head: fit(stats, head=(weight, bias))")
-        return self.maybe_head
+        sums = self.data.sums if isinstance(self.data, Features) else self.stats.sums
+        return np.asarray(sums / self.n)
 
     def moments(self, needs: frozenset[str]) -> Moments:
         """Return the sums that a recipe needs, from the features if they are available.
@@ -141,23 +101,21 @@ class Training:
         Raises:
             InputError: If there are neither features nor these sums.
         """
-        parts = as_statistics(needs)
-        if self.maybe_features is not None:
-            return self.maybe_features.moments(parts, stats=False)
-        missing = sorted(parts - set(() if self.maybe_moments is None else self.maybe_moments.parts))
-        if self.maybe_moments is None or missing:
-            raise InputError(
-                f"this method needs the {', '.join(missing)} of the training features: give fit the Features, "
-                "or their moments, fit(stats, head=..., moments=Moments.of(features, method.needs))"
-            )
-        return self.maybe_moments
+        if isinstance(self.data, Features):
+            return self.data.moments(as_statistics(needs), stats=False)
+        return self.data.moments(needs)
+
+    @property
+    def maybe_features(self) -> Features | None:
+        """The training features, if they are available."""
+        return self.data if isinstance(self.data, Features) else None
 
     @property
     def features(self) -> Features:
-        """The training features, or an error that says why statistics are not enough."""
-        if self.maybe_features is None:
-            raise InputError("this recipe goes over the features: give fit the Features, not their statistics")
-        return self.maybe_features
+        """The training features, or an error that says why sums are not enough."""
+        if not isinstance(self.data, Features):
+            raise InputError("this recipe goes over the features: give fit the Features, not sums over them")
+        return self.data
 
 
 Classes = Literal["predicted", "labels", "auto"]

@@ -53,8 +53,8 @@ class Fdbd(ScoreRecipe):
 
     def fit(self, train: Training) -> BoundaryDistance:
         """The mean training feature; how close the classes are is looked at once, and kept with the head."""
-        if train.maybe_head is not None and _at_hand(train.maybe_head):
-            train.maybe_head.closeness  # noqa: B018  kept: the first score would wait for it
+        if _at_hand(train.head):
+            train.head.closeness  # noqa: B018  kept: the first score would wait for it
         return BoundaryDistance(train.mean())
 
 
