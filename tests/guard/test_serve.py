@@ -17,6 +17,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -140,7 +141,7 @@ def test_it_answers_like_the_guard(server: Server, guard: Guard, digits: Path) -
             assert got["p_value"] == pytest.approx(row.p_value, abs=0.02)
     about = httpx.get(server.address).json()
     assert about["classes"] == list(guard.about.classes)
-    assert about["calibration_images"] == len(guard.detector.calibration)
+    assert about["guarantee"] == guard.guarantee
 
 
 def test_counts_are_exact(server: Server, digits: Path) -> None:
@@ -517,6 +518,8 @@ def test_the_state_is_saved_while_idle_and_a_full_disk_is_no_failure(guarded_ser
 def test_refusals_are_one_line(exported: Path, guard: Guard, digits: Path, tmp_path: Path) -> None:
     per_class = guard.calibrate(digits / "val", MODEL, alpha=0.2, per_class=True, progress=False)
     per_class.export(tmp_path / "per_class.onnx", MODEL, images=digits / "val")
+    trained = replace(guard, about=replace(guard.about, held_out=False))
+    trained.export(tmp_path / "trained.onnx", MODEL, images=digits / "val")
     with closing(socket.socket()) as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -525,6 +528,7 @@ def test_refusals_are_one_line(exported: Path, guard: Guard, digits: Path, tmp_p
             ((str(exported), "--port", port), "give another --host or --port"),
             (("none.onnx",), "there is no file none.onnx"),
             ((str(tmp_path / "per_class.onnx"), "--watch"), "it has a threshold per class"),
+            ((str(tmp_path / "trained.onnx"), "--watch"), "it was calibrated on training images"),
             ((str(exported), "--state", "watch.safetensors"), "give both, or neither"),
         ):
             done = call("serve", *words, cwd=tmp_path)

@@ -19,12 +19,11 @@ from oodshape.core.errors import InputError
 from oodshape.core.files import reading
 from oodshape.core.text import format_count
 from oodshape.core.values import Ascending, AtLeast, Json, Sizes, check_fields, decode_value, encode_value
-from oodshape.guard.export.guarded_file import EXIF
 from oodshape.images.decode.preprocessing import Preprocessing
 from oodshape.metrics import conformal
 
 Guarded = Any  # a guard, which this module cannot import, or the `GuardContents` of its file
-NO_GUARANTEE = "no guarantee: calibrated on training images"
+EXIF = {True: "turned upright", False: "ignored"}  # what becomes of an image's EXIF orientation, as files say it
 NO_GUARD = (
     "it holds a detector without preprocessing and network, as Detector.save writes it; make a guard of the model: "
     "oodshape fit, or Guard.fit"
@@ -160,7 +159,7 @@ class GuardContents:
 def describe_guarantee(held_out: bool, n: int, alpha: float, *, per_class: bool) -> str:
     """Describe in one line what a threshold from n calibration scores guarantees."""
     if not held_out:
-        return NO_GUARANTEE
+        return "no guarantee: calibrated on training images"
     rate, made = f"expected false rejection rate <= {100 * alpha:g} %", f"split conformal, n = {n:,}"
     if per_class:
         return f"{rate} within each class with a threshold of its own, and in all other classes together ({made})"

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from oodshape.core.errors import InputError, import_optional
 from oodshape.core.files import one_line, reading
 from oodshape.core.values import Ascending, AtLeast, Sizes, check_fields
+from oodshape.guard.describe import EXIF, describe_guarantee
 from oodshape.guard.export.edit_onnx import ADVICE, read_exported
 from oodshape.guard.verdict import NO_SCORE, Verdict
 from oodshape.images.decode.limits import TURNS
@@ -30,7 +31,6 @@ from oodshape.images.sources.image_set import Image
 from oodshape.images.sources.memory import as_image
 from oodshape.metrics import conformal
 
-EXIF = {True: "turned upright", False: "ignored"}  # what becomes of an image's EXIF orientation, as files say it
 OUTPUTS = ("logits", "score", "accepted")
 CPU = "CPU"
 PROVIDER_TOLERANCE = 1e-3  # of the largest value, between a provider and the CPU
@@ -52,6 +52,7 @@ class ExportMetadata:
     calibration: Annotated[Floats, Sizes("N"), Ascending()]
     groups: Annotated[NDArray[np.int32], Sizes("N"), AtLeast(0)] | None  # predicted classes of the calibration images
     threshold: Annotated[Floats, Sizes("T")]  # one, or one per class
+    held_out: bool = True  # whether the network was not trained on the calibration images
 
     def __post_init__(self) -> None:
         """Refuse values that `export` cannot have written."""
@@ -79,7 +80,14 @@ class ExportMetadata:
             calibration=_array(metadata["calibration"], np.float32),
             groups=_array(metadata["groups"], np.int32) if "groups" in metadata else None,
             threshold=np.array(json.loads(metadata["threshold"]), np.float32),
+            held_out=json.loads(metadata.get("held_out", "true")),
         )
+
+    @property
+    def guarantee(self) -> str:
+        """What the threshold guarantees, in one line."""
+        per_class = self.groups is not None
+        return describe_guarantee(self.held_out, len(self.calibration), self.alpha, per_class=per_class)
 
     def facts(self) -> dict[str, Any]:
         """Return what the file says about itself, as JSON can hold it."""
@@ -88,6 +96,7 @@ class ExportMetadata:
             "threshold": self.threshold.tolist() if len(self.threshold) > 1 else float(self.threshold[0]),
             "alpha": self.alpha,
             "calibration_images": len(self.calibration),
+            "guarantee": self.guarantee,
             "preprocessing": dict(self.preprocessing._items()),
             "exif": self.exif,
             "classes": self.classes,

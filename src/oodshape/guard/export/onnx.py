@@ -24,8 +24,9 @@ from oodshape.core.errors import InputError, import_optional
 from oodshape.core.files import one_line, replacing
 from oodshape.core.progress import progress_bar
 from oodshape.core.text import format_count
+from oodshape.guard.describe import EXIF
 from oodshape.guard.export.edit_onnx import add_checksum, read_exported
-from oodshape.guard.export.guarded_file import EXIF, OUTPUTS, open_session
+from oodshape.guard.export.guarded_file import OUTPUTS, open_session
 from oodshape.guard.fitted import Fitted
 from oodshape.images.decode.prefetch import prepare_item
 from oodshape.images.decode.preprocessing import Preprocessing, check_shape
@@ -78,6 +79,7 @@ def export_onnx(
     classes: Sequence[str] | None = None,
     head: str | None = None,
     method: str = "",
+    held_out: bool = True,
     progress: bool | None = None,
 ) -> ExportReport:
     """Write network and detector as one ONNX file, `images` [N, ...] -> `logits`, `score`, `accepted`, for any N.
@@ -95,6 +97,7 @@ def export_onnx(
         classes: Class names for the metadata.
         head: The dotted name of the head, if it cannot be found by value.
         method: Name of the method for the metadata.
+        held_out: Whether the network was not trained on the calibration images; otherwise there is no guarantee.
         progress: Whether to show the steps; None: if standard error is a terminal.
 
     Returns:
@@ -133,7 +136,7 @@ def export_onnx(
                 f"{path} was not written: the network's forward fixes the number of images, here {batch.dim_value}; "
                 "write x.shape[0] where it has len(x) or a number"
             )
-        said = _metadata(detector, preprocessing, upright, names, method)
+        said = _metadata(detector, preprocessing, upright, names, method) | {"held_out": json.dumps(held_out)}
         model.metadata_props.extend(onnx.StringStringEntryProto(key=key, value=value) for key, value in said.items())
         model.graph.initializer.append(onnx.numpy_helper.from_array(guarded.threshold.cpu().numpy(), "threshold"))
         report_step(1, text="export: compare with torch and write")
@@ -317,6 +320,7 @@ def export_guard(
         preprocessing=about.preprocessing,
         upright=about.upright,
         method=about.method,
+        held_out=about.held_out,
         classes=about.classes or None,
         progress=progress,
     )

@@ -16,9 +16,9 @@ from oodshape.core.files import replacing
 from oodshape.core.options import RunOptions
 from oodshape.core.progress import progress_bar
 from oodshape.core.text import format_count
-from oodshape.guard.describe import describe_guarantee
+from oodshape.guard.describe import EXIF
 from oodshape.guard.export.edit_onnx import read_exported, replace_threshold
-from oodshape.guard.export.guarded_file import EXIF, GuardedFile, Pixels
+from oodshape.guard.export.guarded_file import GuardedFile, Pixels
 from oodshape.guard.verdict import Verdict
 from oodshape.images.decode.prefetch import prefetch
 from oodshape.images.sources.open_images import Given, split_chunks, stream_images
@@ -77,12 +77,12 @@ def recalibrate(
     conformal.check_enough(len(scores), alpha)
     limits = conformal.class_limits(scores, alpha, groups, guarded.classes)
     arrays = {"calibration": scores.astype("<f4")} | ({} if groups is None else {"groups": groups.astype("<i4")})
-    said = {"alpha": str(alpha), "threshold": json.dumps(limits.tolist())}
+    held_out = json.dumps(images is not None or metadata.held_out)
+    said = {"alpha": str(alpha), "threshold": json.dumps(limits.tolist()), "held_out": held_out}
     said |= {name: base64.b64encode(array.tobytes()).decode() for name, array in arrays.items()}
     with replacing(out) as temporary:
         temporary.write_bytes(replace_threshold(read_exported(guarded.path), limits, said))
-        GuardedFile(temporary, threads=1)  # what cannot be read again is not written
-    guarantee = describe_guarantee(True, len(scores), alpha, per_class=groups is not None)
+        guarantee = GuardedFile(temporary, threads=1).metadata.guarantee  # what cannot be read again is not written
     return Recalibrated(
         float(metadata.threshold[0]), float(limits[0]), guarantee, len(scores), copies, tuple(unreadable)
     )

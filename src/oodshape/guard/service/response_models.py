@@ -63,6 +63,7 @@ class Served(BaseModel):
     classes: list[str] | int
     alpha: float | None
     calibration_images: int
+    guarantee: str
 
 
 REFUSALS: dict[int | str, dict[str, Any]] = {

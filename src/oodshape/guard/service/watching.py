@@ -28,6 +28,11 @@ class Watching:
                 f"{settings.file} cannot be watched: it has a threshold per class, each with its own calibration; "
                 "calibrate with one for all (oodshape calibrate --one-threshold) and export again"
             )
+        if not about["held_out"]:
+            raise InputError(
+                f"{settings.file} cannot be watched: it was calibrated on training images and has no guarantee; "
+                "calibrate it on other images (oodshape calibrate FILE --images ...)"
+            )
         self._path, self._metrics = Path(settings.state).resolve() if settings.state else None, metrics
         begun = Watch.begin(alpha=about["alpha"], n_calibration=about["calibration_images"], delta=settings.delta)
         self.watch = Watch.load(self._path) if self._path is not None and self._path.is_file() else begun

@@ -79,6 +79,8 @@ class Scorer:
             "alpha": metadata.alpha,
             "calibration_images": len(metadata.calibration),
             "per_class": metadata.groups is not None,
+            "held_out": metadata.held_out,
+            "guarantee": metadata.guarantee,
         }
 
     def score(self, content_type: str, body: bytearray, first: int, *, slow: bool = False) -> Json:
