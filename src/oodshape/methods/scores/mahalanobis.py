@@ -23,6 +23,7 @@ D = TypeVar("D", bound="Mds")
 Shrinkage = Literal["oas", "likelihood"]
 FEW = 16  # rows: products of fewer take the time in which the matrix is read
 AT_ONCE = 256  # classes, and columns of a matrix: no copy is made of all of them
+LENGTH_ROUNDING = 2.0**-23  # of a length in float32
 OWN_SHARE = 0.03  # by which the covariance of constant images is shrunk
 KERNEL, RIDGE = 0.5, 0.1  # of the median squared distance; how much a residual counts
 
@@ -234,8 +235,16 @@ class Mds(ScoreRecipe):
         return _Classes(sums, counts, center, scatter, free)
 
     def _around(self, train: Training) -> Array:
-        """[M, M]: a copy of the scatter of all images around their mean, with n - 1 degrees of freedom."""
-        return train.moments(self.needs).parts[self._sums.scatter].copy()
+        """[M, M]: a copy of the scatter of all images around their mean, with n - 1 degrees of freedom.
+
+        Scoring divides by a rounded length, which moves an image along the mean; the scatter takes that in.
+        """
+        moments = train.moments(self.needs)
+        scatter: Array = moments.parts[self._sums.scatter].copy()
+        if self._sums is UNIT:
+            mean = torch.from_numpy(moments.parts["unit_scatter_sums"] / moments.n)
+            torch.from_numpy(scatter).addr_(mean, mean, alpha=moments.n * LENGTH_ROUNDING**2)
+        return scatter
 
 
 class Rmds(Mds):
