@@ -91,16 +91,14 @@ def _repacked(files: Files, rng: Random) -> Files:
 def imagenets() -> Kind:
     """The files that say the classes of the validation images."""
     files = {f"val/ILSVRC2012_val_{n:08d}.JPEG": b"" for n in (1, 2, 3)}
-    names = [f"ILSVRC2012_val_{n:08d}" for n in (1, 2, 3)]
-    solution = "ImageId,PredictionString\n" + "".join(f"{n},{w} 1 2 3 4\n" for n, w in zip(names, WNIDS, strict=True))
-    listed = "".join(f"{name}.JPEG {label}\n" for label, name in enumerate(names))
+    lines = "".join(f"ILSVRC2012_val_{n:08d},n{n:08d} 1 2 3 4\n" for n in range(1, 1001))
+    solution = {"LOC_val_solution.csv": f"ImageId,PredictionString\n{lines}".encode()}
     rows = [(i + 1, wnid, 0) for i, wnid in enumerate(reversed(WNIDS))]
     table = np.array(rows, [("ILSVRC2012_ID", "O"), ("WNID", "O"), ("num_children", "O")])
     meta = written("meta.mat", lambda path: savemat(path, {"synsets": table[:, None]}))
     numbers = {"ILSVRC2012_validation_ground_truth.txt": b"1\n2\n3\n"}
-    words = {"map_clsloc.txt": "".join(f"{w} {i + 1} x\n" for i, w in enumerate(reversed(WNIDS))).encode()}
-    seeds = ({"LOC_val_solution.csv": solution.encode()}, {"val.txt": listed.encode()}, numbers | meta, numbers | words)
-    hurt = ("LOC_val_solution.csv", "val.txt", *numbers, *meta, *words)
+    seeds = (solution, numbers | meta)
+    hurt = (*solution, *numbers, *meta)
     read = lambda folder: imagenet_val(folder / "val").labels.tobytes()  # noqa: E731
     return Kind("imagenet", tuple(files | seed for seed in seeds), read, hurt=hurt)
 

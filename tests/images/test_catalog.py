@@ -36,90 +36,83 @@ def flat(tmp_path: Path) -> Path:
 
 
 IDS = "ILSVRC2012_validation_ground_truth.txt"
-MAP = "n01440764 3 tench\nn02119789 1 kit_fox\nn02100735 2 English_setter\n"
+KAGGLE = "LOC_val_solution.csv"
 
 
-@pytest.mark.parametrize(
-    ("name", "text", "synsets"),
-    [
-        ("val.txt", "".join(f"ILSVRC2012_val_{n:08d}.JPEG {c}\n" for n, c in [(4, 0), (2, 1), (1, 2), (9, 7)]), ""),
-        ("val.txt", "val/ILSVRC2012_val_00000001.JPEG n02119789\nval/ILSVRC2012_val_00000002.JPEG n02100735\n"
-         "val/ILSVRC2012_val_00000004.JPEG n01440764\n", ""),
-        ("LOC_val_solution.csv", "ImageId,PredictionString\n"
-         "ILSVRC2012_val_00000004,n01440764 1 2 3 4 n01440764 5 6 7 8 \nILSVRC2012_val_00000001,n02119789 1 2 3 4\n"
-         "ILSVRC2012_val_00000002,n02100735 1 2 3 4\n", ""),
-        (IDS, "1\n2\n2\n3\n", MAP),
-    ],
-)  # fmt: skip
-def test_flat_imagenet(flat: Path, name: str, text: str, synsets: str) -> None:
-    write(flat.parent / name, text.encode())
-    if synsets:
-        write(flat.parent / "map_clsloc.txt", synsets.encode())
+def solution(rows: dict[int, str], classes: int = 1000) -> bytes:
+    """Kaggle's labels of some images, and of one image of each class, from number 1001 on."""
+    rows = rows | {1000 + n: f"n{20_000_000 + n:08d}" for n in range(classes - len(set(rows.values())))}
+    lines = [f"ILSVRC2012_val_{n:08d},{wnid} 1 2 3 4 {wnid} 5 6 7 8 " for n, wnid in rows.items()]
+    return "\n".join(["ImageId,PredictionString", *lines]).encode()
+
+
+def write_devkit(folder: Path, ids: bytes, fox: str = WNIDS[0]) -> Path:
+    kinds = [("ILSVRC2012_ID", "O"), ("WNID", "O"), ("words", "O"), ("num_children", "O")]
+    rows = [(3, WNIDS[2], "tench", 0), (1, fox, "kit fox", 0), (4, "n00001740", "entity", 3), (2, WNIDS[1], "x", 0)]
+    write(folder / IDS, ids)
+    savemat(folder / "meta.mat", {"synsets": np.array(rows, kinds)[:, None]})
+    return folder / "meta.mat"
+
+
+def test_flat_imagenet_with_the_labels_of_kaggle(flat: Path) -> None:
+    write(flat.parent / KAGGLE, solution({4: WNIDS[2], 1: WNIDS[0], 2: WNIDS[1]}))
     data = imagenet_val(flat)
     assert data.labels.tolist() == [2, 1, 0]
     assert [(data[i].mode, data[i].size) for i in range(3)] == [("RGB", (8, 6))] * 3
 
 
-def test_synsets_say_the_classes_that_no_image_has(flat: Path) -> None:
-    write(flat.parent / "val.txt", "".join(f"ILSVRC2012_val_{n:08d}.JPEG n02119789\n" for n in (1, 2, 4)).encode())
-    write(flat.parent / "map_clsloc.txt", MAP.encode())
-    assert imagenet_val(flat).labels.tolist() == [2, 2, 2]
-
-
 def test_flat_imagenet_with_the_devkit(flat: Path) -> None:
-    kinds = [("ILSVRC2012_ID", "O"), ("WNID", "O"), ("words", "O"), ("num_children", "O")]
-    rows = [
-        (3, WNIDS[2], "tench", 0),
-        (1, WNIDS[0], "kit fox", 0),
-        (4, "n00001740", "entity", 3),
-        (2, WNIDS[1], "x", 0),
-    ]
-    devkit = flat.parent / "ILSVRC2012_devkit_t12" / "data"
-    devkit.mkdir(parents=True)
-    savemat(devkit / "meta.mat", {"synsets": np.array(rows, kinds)[:, None]})
-    write(devkit / IDS, b"1\n2\n2\n3\n")
+    meta = write_devkit(flat.parent / "ILSVRC2012_devkit_t12" / "data", b"1\n2\n2\n3\n")
     assert imagenet_val(flat).labels.tolist() == [2, 1, 0]
-    write(devkit / "meta.mat", (devkit / "meta.mat").read_bytes()[:200])
-    with pytest.raises(InputError, match="damaged or not the devkit's"):
+    write(meta, meta.read_bytes()[:200])
+    with pytest.raises(InputError, match=r"meta\.mat: "):
+        imagenet_val(flat)
+    meta.unlink()
+    with pytest.raises(InputError, match="ILSVRC ids, .* put meta.mat next to it"):
         imagenet_val(flat)
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "synsets", "message"),
+    ("ids", "fox", "message"),
     [
-        (IDS, "1\n2\n2\n3\n", None, "ILSVRC ids, .* put the devkit's meta.mat or map_clsloc.txt next to it"),
-        (IDS, "0\n2\n2\n3\n", MAP, "must lie in 1..3, got 0..3"),
-        (IDS, "1\n2\n2\n", MAP, "no label for image 4: it covers 3 images"),
-        (IDS, "1\n2\n2\n3\n", "tench 1\nfox 2", "one wnid .* per class, each once; got 'tench'"),
-        (IDS, "1\n2\n2\n3\n", "\n".join(WNIDS), "must have lines `wnid id name`"),
-        (IDS, "99999999999999999999\n1\n", None, "all numbers or all wnids"),
-        ("val.txt", "ILSVRC2012_val_00000001.JPEG n09999999\n", MAP, "names n09999999"),
-        ("val.txt", "ILSVRC2012_val_00000001.JPEG 1000\n", None, r"must lie in 0..999, got 1000; count from 0"),
-        ("val.txt", "cat.jpg 1\n", None, "'cat.jpg' is no name like"),
-        ("val.txt", "ILSVRC2012_val_00000001.JPEG fox\n", None, "all wnids, got 'fox'; accepted are LOC_val"),
-        ("val.txt", "a b c\n1\n", None, r"must have 2 fields; accepted are"),
-        ("val.txt", "", None, "accepted are"),
+        (b"0\n2\n2\n3\n", WNIDS[0], r"holds 0, which is no ILSVRC id of .*meta\.mat"),
+        (b"1\n2\n2\n", WNIDS[0], "no label for image 4: it covers 3 images"),
+        (b"1\n2\n2\nfox\n", WNIDS[0], "is damaged .*'fox'"),
+        (b"1\n2\n2\n3\n", "fox", "a wnid like n01440764, got 'fox'"),
+        (b"1\n2\n2\n3\n", WNIDS[1], "one id or one wnid"),
     ],
 )
-def test_an_ambiguous_label_file_is_refused(
-    flat: Path, name: str, text: str, synsets: str | None, message: str
-) -> None:
-    write(flat.parent / name, text.encode())
-    if synsets is not None:
-        write(flat.parent / "map_clsloc.txt", synsets.encode())
+def test_ids_and_classes_that_do_not_agree_are_refused(flat: Path, ids: bytes, fox: str, message: str) -> None:
+    write_devkit(flat.parent, ids, fox)
+    with pytest.raises(InputError, match=message) as error:
+        imagenet_val(flat)
+    assert str(flat.parent) in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (solution({1: WNIDS[0]}, classes=999), "it names 999 classes, ImageNet has 1000"),
+        (solution({1: "fox"}), "a wnid like n01440764, got 'fox'"),
+        (solution({1: WNIDS[0], 2: WNIDS[0]}), "no label for image 4"),
+        (b"ImageId,PredictionString\ncat.jpg,n01440764 1 2 3 4\n", "'cat.jpg' is no name like"),
+        (b"a b c\n1\n", "is damaged .*'ImageId'"),
+        (b"", "it names 0 classes"),
+        (b"\xff\xfe", "is damaged .*decode"),
+    ],
+)
+def test_labels_of_kaggle_that_are_not_the_published_ones_are_refused(flat: Path, content: bytes, message: str) -> None:
+    write(flat.parent / KAGGLE, content)
     with pytest.raises(InputError, match=message) as error:
         imagenet_val(flat)
     assert str(flat.parent) in str(error.value)
 
 
 def test_flat_imagenet_says_what_is_missing(flat: Path) -> None:
-    with pytest.raises(InputError, match="has no class folders; put LOC_val_solution.csv or val.txt"):
+    with pytest.raises(InputError, match="has no class folders; put LOC_val_solution.csv, or ILSVRC2012_val"):
         imagenet_val(flat)
     with pytest.raises(InputError, match="for class folders use ImageFolder"):
         imagenet_val(flat.parent)
-    write(flat.parent / "val.txt", b"\xff\xfe")
-    with pytest.raises(InputError, match="cannot be read as text"):
-        imagenet_val(flat)
 
 
 def jpeg(shade: int) -> bytes:
@@ -133,8 +126,7 @@ def test_the_official_tars_are_read_in_place(tmp_path: Path) -> None:
     inner = {f"{wnid}.tar": archive({f"{wnid}_{n}.JPEG": jpeg(n) for n in (1, 2)}) for wnid in sorted(WNIDS)}
     write(home / "ILSVRC2012_img_train.tar", archive(inner))
     write(home / "ILSVRC2012_img_val.tar", archive({f"ILSVRC2012_val_{n:08d}.JPEG": jpeg(n) for n in (1, 2, 4)}))
-    write(home / "ILSVRC2012_devkit_t12" / "data" / IDS, b"1\n2\n2\n3\n")
-    write(home / "ILSVRC2012_devkit_t12" / "data" / "map_clsloc.txt", MAP.encode())
+    write_devkit(home / "ILSVRC2012_devkit_t12" / "data", b"1\n2\n2\n3\n")
     train, val = (open_dataset(f"catalog:imagenet/{part}", tmp_path, tmp_path) for part in ("train", "test"))
     assert train.labels.tolist() == [0, 0, 1, 1, 2, 2]
     assert [np.asarray(train[i]).max() for i in range(6)] == [1, 2] * 3
@@ -151,8 +143,7 @@ def test_the_tree_of_kaggle(tmp_path: Path) -> None:
     for n in (1, 2, 4):
         write(tree / "val" / f"ILSVRC2012_val_{n:08d}.JPEG", jpeg(n))
         write(tree / "train" / WNIDS[n % 3] / f"{n}.JPEG", jpeg(n))
-    rows = "".join(f"ILSVRC2012_val_{n:08d},{wnid} 1 2 3 4\n" for n, wnid in zip((1, 2, 4), WNIDS, strict=True))
-    write(tmp_path / "imagenet" / "LOC_val_solution.csv", f"ImageId,PredictionString\n{rows}".encode())
+    write(tmp_path / "imagenet" / KAGGLE, solution(dict(zip((1, 2, 4), WNIDS, strict=True))))
     assert open_dataset("catalog:imagenet/test", tmp_path, tmp_path).labels.tolist() == [2, 1, 0]
     assert sorted(open_dataset("catalog:imagenet/train", tmp_path, tmp_path).labels.tolist()) == [0, 1, 1]
 
@@ -229,7 +220,7 @@ def official(root: Path) -> None:
     savemat(root / "svhn" / "test_32x32.mat", {"X": np.zeros((32, 32, 3, 2), np.uint8), "y": [[1], [10]]})
     pictures(root / "imagenet", "train/n01440764/a.JPEG", "train/n01443537/b.JPEG", "train/n01443537/c.JPEG")
     pictures(root / "imagenet" / "val", "ILSVRC2012_val_00000001.JPEG", "ILSVRC2012_val_00000002.JPEG")
-    (root / "imagenet" / "val.txt").write_text("ILSVRC2012_val_00000001.JPEG 65\nILSVRC2012_val_00000002.JPEG 970\n")
+    write(root / "imagenet" / KAGGLE, solution(dict.fromkeys((1, 2), WNIDS[0])))
     for folder in (
         *("species/fungi", "iNaturalist/images", "SUN/images", "Places/images", "openimage_o", "imagenet-o/n01443537"),
         *("dtd/images/banded", "tiny-imagenet-200/val/images", "places365", "LSUN/test", "LSUN_resize/LSUN_resize"),
@@ -249,7 +240,7 @@ def test_the_official_layouts_are_found(tmp_path: Path) -> None:
     }
     assert {row.images for row in found} == {2, 3}
     val = CATALOG["imagenet"].named()["test"].open(tmp_path)
-    assert val.labels.tolist() == [65, 970]
+    assert val.labels.tolist() == [0, 0]
     for name in PAPER:
         for _, entry in CATALOG[name]:
             data = entry.open(tmp_path)
