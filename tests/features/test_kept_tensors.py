@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from oodshape import Classifier, Features
+from oodshape import Classifier, Features, InputError
 
 
 class Net(nn.Module):
@@ -67,6 +67,24 @@ def test_only_new_images_run_and_a_changed_network_runs_all(images: torch.Tensor
     changed, many = extract(net, images, tmp_path)
     assert many >= 80
     np.testing.assert_allclose(values(changed), 2 * values(both), atol=1e-5)
+
+
+class Augmented(torch.utils.data.TensorDataset):
+    """A flip that is drawn each time an image is read."""
+
+    def __getitem__(self, index: int) -> tuple[torch.Tensor, ...]:
+        image = super().__getitem__(index)[0]
+        return (image.flip(-1) if torch.rand(()) < 0.5 else image,)
+
+
+def test_random_augmentation_is_refused(images: torch.Tensor) -> None:
+    torch.manual_seed(0)
+    plain = torch.utils.data.TensorDataset(images.masked_fill(images > 2, torch.nan))
+    for each in (Augmented(images), torch.utils.data.DataLoader(Augmented(images), 20)):
+        with pytest.raises(InputError, match="another tensor each time it is read.*transform of the evaluation"):
+            extract(Net(), each, None)
+    with pytest.raises(InputError, match="NaN"):  # which is equal to itself here
+        extract(Net(), plain, None)
 
 
 def test_damaged_files_are_as_if_they_were_not_there(images: torch.Tensor, tmp_path: Path) -> None:

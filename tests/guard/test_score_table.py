@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import csv
 import io
+import os
 import sys
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -138,6 +140,11 @@ def test_a_killed_run_goes_on_and_ends_with_the_same_bytes(guard: Guard, digits:
                 score_to_file(guard, source, listing, killed, SIXTEEN)
             killed.unlink()
             part.write_bytes(part.read_bytes()[:cut])
+            if cut == 3000:  # an image that was written after its row
+                os.utime(part, (1, 1))
+                with pytest.raises(InputError, match=r"test.*\.png was changed after .*\.part was written"):
+                    score_to_file(guard, source, listing, killed, SIXTEEN)
+                os.utime(part)
             tally = score_to_file(guard, source, listing, killed, SIXTEEN)
             assert killed.read_bytes() == whole.read_bytes()
             assert (tally.images, tally.resumed > 0, tally.resumed % 16) == (100, cut == 3000, 0)
@@ -269,7 +276,9 @@ def test_from_images_to_decisions(guard: Guard, digits: Path, tmp_path: Path) ->
     per_class = guard.calibrate(digits / "val", "zoo:digits-convnet", alpha=0.3, per_class=True, progress=False)
     per_class.save(tmp_path / "per_class.safetensors")
     replace(guard, about=replace(guard.about, held_out=False)).save(tmp_path / "trained.safetensors")
-    for command, file in (("decide", "per_class"), ("watch", "per_class"), ("watch", "trained")):
+    moved = replace(guard.detector, calibration=guard.detector.calibration + 1)
+    replace(guard, detector=moved).save(tmp_path / "moved.safetensors")
+    said = {"per_class": "threshold per class", "trained": "on training images", "moved": "another guard wrote s.csv"}
+    for command, file in (*product(("decide", "watch"), ("per_class", "moved")), ("watch", "trained")):
         done = call(command, "s.csv", "--guard", f"{file}.safetensors", cwd=tmp_path)
-        said = "threshold per class" if file == "per_class" else "on training images"
-        assert (said in done.stderr, done.returncode) == (True, 2)
+        assert (said[file] in done.stderr, done.returncode) == (True, 2)

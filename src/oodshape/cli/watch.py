@@ -52,8 +52,8 @@ def watch(
     check_writable(state, page)
     if state is None and (scores is None or reset):
         raise InputError("--reset and a look without SCORES need --state: it holds what was seen")
-    if guard is not None:
-        known = Calibration.of(guard)
+    known = None if guard is None else Calibration.of(guard)
+    if known is not None:
         if not known.held_out:
             raise InputError(
                 f"{guard} has no guarantee: it was calibrated on training images, so an alarm means nothing"
@@ -85,6 +85,8 @@ def watch(
             values = np.array([row.p_value for row in rows], np.float64)
             decided = ((row.p_value, row.accepted) for row in rows if row.p_value is not None)
             seen.check_decisions(decided, str(scores))
+            if known is not None:
+                known.check(rows, str(scores))
             seen = seen.after(values, position)
             if state is not None:
                 seen.save(state)

@@ -21,7 +21,7 @@ from oodshape.core.progress import progress_bar
 from oodshape.features.chunks import check_finite
 from oodshape.images import identity
 from oodshape.images.decode.preprocessing import check_shape
-from oodshape.images.sources.memory import count_prepared, iterate_prepared
+from oodshape.images.sources.memory import PREPARED_KEYS, count_prepared, iterate_prepared, split_sample
 from oodshape.networks.classifier import Classifier
 
 WRITTEN = 4096  # rows that the cache gets together: what a killed run loses at most
@@ -64,6 +64,7 @@ def extract_tensors(
     parts: list[tuple[NDArray[Any], NDArray[np.int64], NDArray[np.int64], identity.Keys]] = []
     subset, first, shapes = _Subset(keep), 0, set[tuple[int, ...]]()
     through = _Network(classifier, dtype, cache)
+    _refuse_random(images)
     with progress_bar(name, count_prepared(images), progress) as report:
         for place, (batch, labels) in enumerate(iterate_prepared(images)):
             shapes.add(tuple(batch.shape[1:]))
@@ -183,6 +184,26 @@ class _Network:
         for end, array in ((".npy", features), (".index.npy", np.stack([keys, classes.astype(np.uint64)]))):
             with replacing(self.folder / f"{name}{end}") as temporary, temporary.open("wb") as stream:
                 np.save(stream, array)
+
+
+READ_TWICE = 8  # images of a data set: a random flip leaves each as it is half of the time
+
+
+def _refuse_random(images: Any) -> None:
+    """Refuse a data set, also behind a DataLoader, that gives other tensors when it is asked a second time."""
+    items = getattr(images, "dataset", images)
+    if isinstance(items, (list, tuple, Tensor)) or not (hasattr(items, "__getitem__") and hasattr(items, "__len__")):
+        return
+    for row in range(min(READ_TWICE, len(items))):
+        try:
+            one, other = (split_sample(items[row], PREPARED_KEYS)[0] for _ in range(2))
+        except Exception:  # the user's own code: an error that matters comes back when the images are read
+            return
+        if isinstance(one, Tensor) and hash_tensors(one[None])[0] != hash_tensors(other[None])[0]:
+            raise InputError(
+                f"image {row} of the data set is another tensor each time it is read: random augmentation is on; give "
+                "a data set with the transform of the evaluation (resize, crop, normalise)"
+            )
 
 
 def hash_tensors(batch: Tensor) -> identity.Keys:

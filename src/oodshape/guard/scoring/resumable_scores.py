@@ -154,7 +154,7 @@ def _resume(
         return 0, who
     if first != json.dumps({"oodshape": who}).encode() + b"\n":
         raise InputError(f"{part} was begun with another guard, batch size or oodshape; remove it to start again")
-    end, keep, mark = file.tell(), 0, who
+    end, keep, mark, written = file.tell(), 0, who, os.fstat(file.fileno()).st_mtime
     for block, seal in _blocks(file, part, batch_size):
         mark_now = compute_fingerprint(mark, b"".join(block))
         if seal != _sealed(mark_now):
@@ -170,6 +170,8 @@ def _resume(
                     f"{part} has {path} as image {keep}, but the images given have "
                     f"{now[0] if now else 'no such number'}; give the same images in the same order, or remove it"
                 )
+            if os.path.isfile(path) and os.stat(path).st_ctime > written:
+                raise InputError(f"{path} was changed after {part} was written; remove {part} to start again")
         end, mark = file.tell(), mark_now
     file.truncate(end)
     file.seek(end)
