@@ -220,6 +220,10 @@ def test_calibrate_sets_another_threshold(place: Path) -> None:
     said = json.loads(call("calibrate", "kept.safetensors", *words, cwd=place).stdout)
     assert (said["alpha"], said["calibration_images"], said["held_out"]) == (0.1, 100, True)
     assert said["classes_with_own_threshold"] > 0
+    assert said["threshold"] is None
+    shown = call("inspect", "mine.safetensors", cwd=place).stdout
+    low, high = min(said["thresholds_per_class"]), max(said["thresholds_per_class"])
+    assert f"{low:.6g} to {high:.6g}, by predicted class: images with a lower score" in " ".join(shown.split())
     assert Guard.load(place / "kept.safetensors") == before
     assert sorted(place.iterdir()) == files  # nothing is left next to them
 

@@ -112,15 +112,11 @@ class GuardContents:
         return conformal.class_limits(self.scores, self.detector["alpha"], self.groups, self.detector["classes"] or 0)
 
     @property
-    def threshold(self) -> float:
-        """The threshold of all classes, or of the pool."""
-        return conformal.threshold(self.class_scores[conformal.POOL], self.detector["alpha"])
-
-    @property
     def threshold_text(self) -> str:
         """The threshold, and the probability that it is the log of, where it is one."""
-        is_log = self.detector["scorer"]["type"] == "LogSoftmax"
-        return f"{self.threshold:.6g}" + (f" (a probability of {math.exp(self.threshold):.6g})" if is_log else "")
+        limits = self.limits
+        is_log = self.detector["scorer"]["type"] == "LogSoftmax" and len(limits) == 1
+        return describe_limits(limits) + (f" (a probability of {math.exp(limits[0]):.6g})" if is_log else "")
 
     @property
     def guarantee(self) -> str:
@@ -154,6 +150,13 @@ class GuardContents:
             return None
         scores, classes = (decode_value(about[name], self.arrays) for name in ("scores", "classes"))
         return acceptance_rates(about["noise"], scores, classes, self.limits)
+
+
+def describe_limits(limits: NDArray[np.float32]) -> str:
+    """The threshold [1], or the range of the thresholds [C] of predicted classes."""
+    if len(limits) == 1:
+        return f"{limits[0]:.6g}"
+    return f"{limits.min():.6g} to {limits.max():.6g}, by predicted class"
 
 
 def describe_guarantee(held_out: bool, n: int, alpha: float, *, per_class: bool) -> str:
@@ -220,7 +223,7 @@ def facts(guard: Guarded) -> dict[str, Any]:
         "components": found.components if fusion is not None else None,
         "ranking": dict(fusion["ranking"]) if fusion is not None else None,
         "proxies": _by_proxy(fusion) if fusion is not None else None,
-        "threshold": found.threshold,
+        "threshold": None if per_class else float(found.limits[0]),
         "thresholds_per_class": found.limits.tolist() if per_class else None,
         "classes_with_own_threshold": len(found.class_scores) - 1 if per_class else None,
         "alpha": detector["alpha"],

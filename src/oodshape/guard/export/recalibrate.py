@@ -16,7 +16,7 @@ from oodshape.core.files import replacing
 from oodshape.core.options import RunOptions
 from oodshape.core.progress import progress_bar
 from oodshape.core.text import format_count
-from oodshape.guard.describe import EXIF
+from oodshape.guard.describe import EXIF, describe_limits
 from oodshape.guard.export.edit_onnx import read_exported, replace_threshold
 from oodshape.guard.export.guarded_file import GuardedFile, Pixels
 from oodshape.guard.verdict import Verdict
@@ -29,8 +29,8 @@ from oodshape.metrics import conformal
 class Recalibrated:
     """The thresholds before and after, and what became of the images."""
 
-    before: float
-    after: float
+    before: list[float]  # one, or one for each class
+    after: list[float]
     guarantee: str
     images: int
     copies: int
@@ -38,7 +38,8 @@ class Recalibrated:
 
     def lines(self) -> list[str]:
         """The result in words."""
-        found = [f"threshold: {self.after:.6g}, before {self.before:.6g}", f"guarantee: {self.guarantee}"]
+        after, before = (describe_limits(np.array(each)) for each in (self.after, self.before))
+        found = [f"threshold: {after}, before {before}", f"guarantee: {self.guarantee}"]
         if self.copies:
             found.append(f"{format_count(self.copies, 'image')} left out: copies of others")
         if self.unreadable:
@@ -83,9 +84,7 @@ def recalibrate(
     with replacing(out) as temporary:
         temporary.write_bytes(replace_threshold(read_exported(guarded.path), limits, said))
         guarantee = GuardedFile(temporary, threads=1).metadata.guarantee  # what cannot be read again is not written
-    return Recalibrated(
-        float(metadata.threshold[0]), float(limits[0]), guarantee, len(scores), copies, tuple(unreadable)
-    )
+    return Recalibrated(metadata.threshold.tolist(), limits.tolist(), guarantee, len(scores), copies, tuple(unreadable))
 
 
 def _score(guarded: GuardedFile, images: Given, run: RunOptions) -> tuple[list[Verdict], int, list[str]]:

@@ -50,7 +50,7 @@ class Calibration:
             if detector["groups"] is not None:
                 raise InputError(
                     "it has a threshold per class: its p-values come from several calibration sets, for which the rate "
-                    "is not known; calibrate it with one for all: oodshape calibrate --one-threshold"
+                    "is not known; calibrate it with one for all: oodshape calibrate --one-threshold --images ..."
                 )
             return cls(len(scores), float(alpha), about is None or bool(about["held_out"]), scores)
 
@@ -155,7 +155,7 @@ def _check_one_calibration(scores: str, rows: Sequence[ScoreRow], values: NDArra
         raise InputError(
             f"{scores} has p-values that do not grow with the score ({one.get('path', 'a row')} and "
             f"{other.get('path', 'another')}): a guard with a threshold per class wrote it, or several guards; "
-            "calibrate with one threshold for all (oodshape calibrate --one-threshold) and score again"
+            "calibrate with one threshold for all (oodshape calibrate --one-threshold --images ...) and score again"
         )
 
 
