@@ -91,7 +91,7 @@ def warn_if_by_chance(accuracy: float | None, images: int, classes: int) -> None
 
 FEWEST_LABELS = 10  # of fewer, chance may predict none
 ORDERS = 20  # of the features, that the head is compared with
-JUDGED_ROWS, PRODUCTS = 256, 100_000_000  # at most, of the rows that it is judged by and their products with the head
+JUDGED_ROWS, PRODUCTS = 256, 25_000_000  # at most, of the rows that it is judged by and their products with the head
 FEWEST_ROWS, NARROWEST = 100, 16  # images and features: of fewer, a poor network is not told from an untrained one
 
 
@@ -415,7 +415,8 @@ class Features:
         """
         if q not in self._quantiles:
             values, found = self._sorted_sample, None
-            reach = math.sqrt(q * (1 - q) / min(len(self), SAMPLED_ROWS))
+            # the values of a row differ, so it counts as 16 images: wider limits cost time, a miss another pass
+            reach = math.sqrt(q * (1 - q) / (16 * min(len(self), SAMPLED_ROWS)))
             while found is None:
                 first, last = (math.floor((q + side * reach) * len(values)) for side in (-1, 1))
                 low = -math.inf if first <= 0 else float(values[min(first, len(values) - 1)])
@@ -439,6 +440,7 @@ class Features:
             counts += some
             inside.append(values)
         below, at_low, at_high = counts.tolist()
+        at_high = at_high if low < high else 0  # those at low
         middle = np.sort(np.concatenate(inside))
         if not np.isfinite(middle[-1:]).all():
             self.check_finite()

@@ -121,19 +121,20 @@ _add_pair: Any = intrinsic(_pair)
 @njit(nogil=True, cache=True, fastmath=SUMS)
 def _interval_rows(z, classes, weight, origin, scale, out, first, last_row):  # type: ignore[no-untyped-def]
     cells = out.shape[0] - ZEROS
-    last, width, flat = np.float32(cells - 1), z.shape[1], out.reshape(-1)
-    places, impacts = np.empty(width, np.uint32), np.empty(width, np.float64)
+    last, flat = np.float32(cells - 1), out.reshape(-1)
+    places, impacts = np.empty(BLOCK, np.uint32), np.empty(BLOCK, np.float64)
     for i in range(first, last_row):
-        w = weight[classes[i]]
-        for j in range(width):
-            spare = np.uint32(cells + (j & (ZEROS - 1)))
-            cell = spare if z[i, j] == np.float32(0.0) else _cell(z[i, j], origin, scale, last)
-            places[j] = np.uint32(2) * cell
-        for j in range(width):
-            impacts[j] = np.float64(w[j]) * np.float64(z[i, j])
-        for j in range(width):
-            value = np.float64(z[i, j])
-            _add_pair(flat, places[j], impacts[j], value * value)
+        for start in range(0, z.shape[1], BLOCK):
+            row, w = z[i, start : start + BLOCK], weight[classes[i], start : start + BLOCK]
+            for j in range(len(row)):
+                spare = np.uint32(cells + (j & (ZEROS - 1)))
+                cell = spare if row[j] == np.float32(0.0) else _cell(row[j], origin, scale, last)
+                places[j] = np.uint32(2) * cell
+            for j in range(len(row)):
+                impacts[j] = np.float64(w[j]) * np.float64(row[j])
+            for j in range(len(row)):
+                value = np.float64(row[j])
+                _add_pair(flat, places[j], impacts[j], value * value)
 
 
 @njit(nogil=True, cache=True)
@@ -151,15 +152,15 @@ def _bracket_rows(z, low, high, first, last_row):  # type: ignore[no-untyped-def
     for i in range(first, last_row):
         for start in range(0, z.shape[1], BLOCK):
             values = z[i, start : start + BLOCK]
-            under, lower, between, upper = np.int32(0), np.int32(0), np.int32(0), np.int32(0)
+            under, to_low, to_high, upper = np.int32(0), np.int32(0), np.int32(0), np.int32(0)
             for j in range(len(values)):
                 value = values[j]
                 under += np.int32(value < low)
-                lower += np.int32(value == low)
-                between += np.int32((value > low) & (value < high))
+                to_low += np.int32(value <= low)
+                to_high += np.int32(value < high)
                 upper += np.int32(value == high)
-            below, at_low, at_high = below + int(under), at_low + int(lower), at_high + int(upper)
-            if between > 0:
+            below, at_low, at_high = below + int(under), at_low + int(to_low - under), at_high + int(upper)
+            if to_high > to_low:
                 if n + BLOCK > len(inside):
                     larger = np.empty(2 * len(inside), np.float32)
                     larger[:n] = inside[:n]
