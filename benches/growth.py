@@ -1,9 +1,9 @@
 """How time and memory grow along one axis at a time, from 50,000 images, 1,024 features and 1,000 classes.
 
-    python benches/growth.py [--quick] [--out docs/measured/growth.json]
+    python benches/growth.py [--quick] [--only classes=21000] [--out docs/measured/growth.json]
 
 Fits of ours and of pytorch-ood, each in a process of its own, until a fit takes longer than `PATIENCE` or more memory
-than the machine has: what breaks first is printed.
+than the machine has: what breaks first is printed. `--only` measures one point, and the file keeps the others.
 """
 
 from __future__ import annotations
@@ -55,10 +55,17 @@ def main() -> int:
     """Print a line for each point and write them all."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--only", metavar="AXIS=VALUE")
     parser.add_argument("--out", type=Path)
     given = parser.parse_args()
-    ood, points = theirs(), []
-    for axis, values in (QUICK if given.quick else AXES).items():
+    ood, points, axes = theirs(), [], QUICK if given.quick else AXES
+    if given.only is not None:
+        name, value = given.only.split("=")
+        axes = {name: (int(value),)}
+        if given.out is not None and given.out.exists():
+            known = json.loads(given.out.read_text())["points"]
+            points = [point for point in known if (point["axis"], point[name]) != (name, int(value))]
+    for axis, values in axes.items():
         broken: set[tuple[str, str]] = set()
         for value in values:
             sizes = {**START, **({"images": 4_000, "features": 64} if given.quick else {}), axis: value}
@@ -73,6 +80,7 @@ def main() -> int:
                             points.append({"axis": axis, **sizes, "side": side, "method": name, **found})
                             print(axis, f"{value:,}", side, name, found, flush=True)
             if given.out is not None:
+                points.sort(key=lambda point: (list(AXES).index(point["axis"]), point[point["axis"]]))
                 about = {"command": "python benches/growth.py", "processor": host_processor(), "start": START}
                 given.out.write_text(json.dumps({**about, "points": points}, indent=1) + "\n")
     return 0
