@@ -176,9 +176,9 @@ def _times(bias: Tensor | None, by: Any) -> Tensor | None:
 
 
 _MAPS: dict[Any, Callable[..., Any]] = {
-    nn.functional.linear: _linear,
+    **dict.fromkeys((nn.functional.linear, torch.ops.aten.linear.default), _linear),  # aten: of torch.export archives
     torch.addmm: _sum,
-    **dict.fromkeys((torch.conv1d, torch.conv2d), _convolution),
+    **dict.fromkeys((torch.conv1d, torch.conv2d, torch.ops.aten.conv2d.default), _convolution),
     **dict.fromkeys((torch.matmul, torch.mm, Tensor.matmul, Tensor.mm), _product),
 }
 _CHANGES: dict[Any, Callable[[MapCall, Any, bool], MapCall | None]] = {

@@ -15,7 +15,7 @@ WAY_OUT = "export the network again with this torch: torch.export.save(torch.exp
 
 
 def load_archive(path: str | Path, *, trust_code: bool = False) -> nn.Module:
-    """Load a network that `torch.export.save` wrote, with its linear layers as nn.Linear modules.
+    """Load a network that `torch.export.save` wrote.
 
     Args:
         path: The archive.
@@ -42,7 +42,7 @@ def load_archive(path: str | Path, *, trust_code: bool = False) -> nn.Module:
     finally:
         logger.setLevel(level)
     _check_input(path, module)
-    return _with_linear_modules(module)
+    return module
 
 
 def _check_input(path: Path, module: fx.GraphModule) -> None:
@@ -57,32 +57,3 @@ def _check_input(path: Path, module: fx.GraphModule) -> None:
             "torch.export.export(net, (images,), dynamic_shapes=({0: torch.export.Dim('batch')},)) "
             "with two images or more"
         )
-
-
-def _with_linear_modules(module: fx.GraphModule) -> fx.GraphModule:
-    """The same network with every aten.linear call on stored weights made an nn.Linear, so that a head is found."""
-    for number, node in enumerate(list(module.graph.nodes)):
-        if node.op != "call_function" or node.target is not torch.ops.aten.linear.default:
-            continue
-        weight, bias = node.args[1], node.args[2] if len(node.args) > 2 else None
-        if weight.op != "get_attr" or (bias is not None and bias.op != "get_attr"):
-            continue
-        layer = nn.Linear(1, 1, bias=bias is not None)
-        layer.weight = _attribute(module, weight.target)
-        layer.out_features, layer.in_features = layer.weight.shape
-        if bias is not None:
-            layer.bias = _attribute(module, bias.target)
-        # named after the layer that the weights came from
-        name = f"linear_{number}_{weight.target.removesuffix('.weight').replace('.', '_')}"
-        module.add_submodule(name, layer)
-        with module.graph.inserting_before(node):
-            node.replace_all_uses_with(module.graph.call_module(name, (node.args[0],)))
-        module.graph.erase_node(node)
-    module.recompile()
-    return module
-
-
-def _attribute(module: nn.Module, target: str) -> nn.Parameter:
-    owner, _, name = target.rpartition(".")
-    value = getattr(module.get_submodule(owner), name)
-    return value if isinstance(value, nn.Parameter) else nn.Parameter(value, requires_grad=False)

@@ -219,7 +219,7 @@ class GuardedFile:
         Returns:
             float32 [N, C, H, W].
         """
-        return self.preprocessing.normalized(np.stack([self.pixels(image) for image in images]))
+        return self.preprocessing.normalize_array(np.stack([self.pixels(image) for image in images]))
 
     def verdicts(self, pixels: list[Pixels]) -> list[Verdict | InputError]:
         """Decide on prepared images; images of the same size share a batch.
@@ -245,7 +245,7 @@ class GuardedFile:
     def _run(self, pixels: Pixels) -> tuple[Floats, Floats]:
         """[N, H, W, C] -> logits [N, C], scores [N]; the decision is made here, from the threshold in the metadata."""
         try:
-            logits, scores = self._session.run(OUTPUTS[:2], {"images": self.preprocessing.normalized(pixels)})
+            logits, scores = self._session.run(OUTPUTS[:2], {"images": self.preprocessing.normalize_array(pixels)})
         except Exception as error:  # the runtime's own types have no common base
             raise InputError(f"the graph of {self.path} fails ({one_line(error)}); export it again") from None
         for values, shape in ((logits, (len(pixels), self.classes)), (scores, (len(pixels),))):

@@ -43,11 +43,6 @@ class ReadPosition(Value):
     rows: Annotated[int, AtLeast(0)] = 0
     digest: str = sha256().hexdigest()
 
-    @classmethod
-    def start_of(cls, scores: str) -> ReadPosition:
-        """The position before the first row; a file has one name, however its path is written."""
-        return cls(os.path.realpath(scores))
-
 
 def read_blocks(scores: str, after: ReadPosition | None, *, size: int, follow: bool = False) -> Iterator[Block]:
     """Read the rows after a position in blocks of at most `size`, each with the position where it ends.
@@ -292,8 +287,8 @@ class Watch(Value):
         Returns:
             The position.
         """
-        start = ReadPosition.start_of(scores)
-        return next((each for each in self.read if each.file == start.file), start)
+        file = os.path.realpath(scores)  # one name, however the path is written
+        return next((each for each in self.read if each.file == file), ReadPosition(file))
 
     @property
     def seen(self) -> int:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import cache, partial
 from importlib.resources import files
 from pathlib import Path
-from typing import Literal, Protocol, cast
+from typing import Literal, cast
 
 from oodshape.core.errors import InputError
 from oodshape.core.files import reading
@@ -31,14 +31,8 @@ from oodshape.images.sources.image_files import ImageFolder, ImageList
 from oodshape.images.sources.image_set import ArraySet, ImageSet
 
 Role = Literal["train", "test", "near", "far", "val", "shifted"]
+DatasetReader = Callable[..., ImageSet]  # (folder, name=...) -> the set in it
 ONE = ("train", "test", "val")  # the roles that only one set of a benchmark has
-
-
-class DatasetReader(Protocol):
-    """A function that opens a folder as a set with a given name."""
-
-    def __call__(self, root: Path, /, *, name: str) -> ImageSet:
-        """The set."""
 
 
 @dataclass(frozen=True)

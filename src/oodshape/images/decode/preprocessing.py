@@ -158,11 +158,9 @@ class Preprocessing(Value):
         """
         import torch
 
-        mean, std = (torch.tensor(values, dtype=torch.float32)[:, None, None] for values in (self.mean, self.std))
-        values = torch.from_numpy(pixels).permute(0, 3, 1, 2).contiguous().to(torch.float32)
-        return values.div_(255).sub_(mean).div_(std)
+        return torch.from_numpy(self.normalize_array(pixels))
 
-    def normalized(self, pixels: NDArray[np.uint8]) -> NDArray[np.float32]:
+    def normalize_array(self, pixels: NDArray[np.uint8]) -> NDArray[np.float32]:
         """Normalise pixels, as an array and without torch, for an exported network.
 
         Args:

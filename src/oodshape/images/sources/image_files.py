@@ -336,20 +336,12 @@ def match_glob(pattern: str) -> Iterator[tuple[str, int]]:
 
 def _globbed(pattern: str) -> Iterator[str]:
     """The paths that a glob matches. `**` goes below folders as a walk does: links back are not followed for ever."""
-    before, stars, after = _at_stars(pattern)
+    above, stars, after = f"{os.sep}{pattern}{os.sep}".partition(f"{os.sep}**{os.sep}")
     if not stars:
         yield from glob.iglob(pattern)
         return
+    before, after = above[1:] + os.sep if above else "", after.removesuffix(os.sep)
     for root in glob.iglob(before) if before else [""]:
         if os.path.isdir(root or os.curdir):
             for folder, _, _ in _walk_folder(root or os.curdir):
                 yield from _globbed(os.path.join(glob.escape(os.path.join(root, folder)), after or "*"))
-
-
-def _at_stars(pattern: str) -> tuple[str, str, str]:
-    """What stands before and after the first `**` that is a part of a path by itself."""
-    parts = pattern.split(os.sep)
-    if "**" not in parts:
-        return pattern, "", ""
-    at = parts.index("**")
-    return os.sep.join([*parts[:at], ""]) if at else "", "**", os.sep.join(parts[at + 1 :])
