@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from oodshape.core.errors import InputError
-from oodshape.networks.classifier import Classifier, network_fingerprint
+from oodshape.networks.classifier import Classifier
 from small_nets import ByKeyword, C, M, ModelOutput, Net, body, explains, images
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -232,6 +232,6 @@ def loaded(net: nn.Module) -> None:
 @pytest.mark.parametrize("change", [grown, trained, moved, through_data, replaced, loaded])
 def test_every_change_is_noticed(change: Callable[[nn.Module], None]) -> None:
     net = make()
-    before = network_fingerprint(net)
+    before = Classifier(net).fingerprint
     change(net)
-    assert network_fingerprint(net) == network_fingerprint(copy.deepcopy(net)) != before
+    assert Classifier(net).fingerprint == Classifier(copy.deepcopy(net)).fingerprint != before

@@ -15,7 +15,7 @@ from torch.nn import functional as F
 from oodshape import Features, Guard, Preprocessing
 from oodshape.core.errors import HeadError, InputError
 from oodshape.images.sources.memory import as_image
-from oodshape.networks.classifier import Classifier, network_fingerprint
+from oodshape.networks.classifier import Classifier
 from other_heads import FOUND, POOLED, convolved
 from small_nets import C, M, Net, body, explains, images
 
@@ -283,7 +283,7 @@ def test_tensors_without_values_are_refused() -> None:
     with pytest.raises(InputError, match="images are on the meta device"):
         Classifier(Small())(IMAGES.to("meta"))
     with pytest.raises(InputError, match="weights are on the meta device"):
-        network_fingerprint(Small().to("meta"))
+        _ = Classifier(Small().to("meta")).fingerprint
     pictures = list(np.random.default_rng(0).integers(256, size=(100, 8, 8, 1), dtype=np.uint8))
     with pytest.raises(InputError, match="weights are on the meta device"):
         Guard.fit(Small().to("meta"), images=pictures, preprocessing=Preprocessing((0.5,), (0.5,)), method="energy")

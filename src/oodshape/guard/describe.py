@@ -102,8 +102,6 @@ class GuardContents:
     @cached_property
     def class_scores(self) -> dict[int, NDArray[np.float32]]:
         """The calibration scores of each class with a threshold of its own, and those of the pool."""
-        if self.groups is None:
-            return {conformal.POOL: self.scores}
         return conformal.group_by_class(self.scores, self.groups, self.detector["alpha"])
 
     @property

@@ -310,7 +310,7 @@ class Detector(FittedSlots):
     def class_scores(self) -> dict[int, NDArray[np.float32]]:
         """The calibration scores of each predicted class with a threshold of its own; `POOL`: those of all others."""
         scores, alpha = self.held_out()
-        return {conformal.POOL: scores} if self.groups is None else conformal.group_by_class(scores, self.groups, alpha)
+        return conformal.group_by_class(scores, self.groups, alpha)
 
     def p_values(self, scores: Tensor, classes: Tensor | None = None) -> Tensor:
         """Compute conformal p-values: (1 + number of calibration scores <= score) / (n + 1).

@@ -66,13 +66,16 @@ MOST_CLASSES = 10_000_000  # each may have a threshold in memory, and a file of 
 POOL = -1  # stands for all classes without a threshold of their own
 
 
-def group_by_class(ascending: Scores, groups: NDArray[Any], alpha: float) -> dict[int, Scores]:
+def group_by_class(ascending: Scores, groups: NDArray[Any] | None, alpha: float) -> dict[int, Scores]:
     """The ascending calibration scores that images of a predicted class are compared with; `POOL`: all other classes.
 
     A class with enough images has its own. The others share those of all classes with too few, and of the smallest
     other class if these are too few together. Which of these holds for a new image is decided as if it were one of the
     calibration images: only then is it exchangeable with them, and the rejection rate at most alpha for any n.
+    Without groups, all classes share all scores.
     """
+    if groups is None:
+        return {POOL: ascending}
     needed = images_needed(alpha)
     found, counts = np.unique(groups, return_counts=True)
     sizes = sorted(zip(counts.tolist(), found.tolist(), strict=True))

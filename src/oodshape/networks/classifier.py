@@ -290,7 +290,13 @@ class Classifier:
     @property
     def fingerprint(self) -> str:
         """16 hex digits of the SHA-256 of all parameters and buffers: names, shapes, dtypes and bytes."""
-        return network_fingerprint(self.net)
+        digest = hashlib.sha256()
+        for name, tensor in (*self.net.named_parameters(), *self.net.named_buffers()):
+            if tensor.is_meta:
+                raise InputError(META)
+            digest.update(f"{name} {list(tensor.shape)} {tensor.dtype};".encode())
+            digest.update(tensor.detach().cpu().reshape(-1).view(torch.uint8).numpy().data)
+        return digest.hexdigest()[:16]
 
     def __repr__(self) -> str:
         """The network's type and the head's name."""
@@ -360,17 +366,6 @@ def _locks_of(net: nn.Module) -> tuple[threading.RLock, ...]:
 
 
 Stamp = tuple[tuple[int, int, int], ...]
-
-
-def network_fingerprint(net: nn.Module) -> str:
-    """16 hex digits of the SHA-256 of all parameters and buffers: names, shapes, dtypes and bytes."""
-    digest = hashlib.sha256()
-    for name, tensor in (*net.named_parameters(), *net.named_buffers()):
-        if tensor.is_meta:
-            raise InputError(META)
-        digest.update(f"{name} {list(tensor.shape)} {tensor.dtype};".encode())
-        digest.update(tensor.detach().cpu().reshape(-1).view(torch.uint8).numpy().data)
-    return digest.hexdigest()[:16]
 
 
 def stamp_tensors(tensors: Iterable[Tensor]) -> Stamp:

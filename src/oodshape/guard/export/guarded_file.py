@@ -155,11 +155,8 @@ class GuardedFile:
             self.size: tuple[int, int] | None = (shape[2], shape[3]) if fixed else None  # (height, width); None: any
             replace(self.metadata.preprocessing, resize=self.size, crop=None)  # an error if no image can have the size
         self.preprocessing, self.exif = self.metadata.preprocessing, self.metadata.exif
-        self._class_scores = {conformal.POOL: self.metadata.calibration}
-        if self.metadata.groups is not None:
-            self._class_scores = conformal.group_by_class(
-                self.metadata.calibration, self.metadata.groups, self.metadata.alpha
-            )
+        found = self.metadata
+        self._class_scores = conformal.group_by_class(found.calibration, found.groups, found.alpha)
         if provider != CPU:
             self._compare_with_cpu(data, provider)
 

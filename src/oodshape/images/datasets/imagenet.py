@@ -17,7 +17,7 @@ from oodshape.core.files import reading
 from oodshape.images import identity
 from oodshape.images.datasets.matlab import Cell, read_struct
 from oodshape.images.sources.archives import ParquetImages, TarImages
-from oodshape.images.sources.image_files import ImageFiles, label_by_folder, open_labelled_folder
+from oodshape.images.sources.image_files import ImageFiles, ImageFolder, label_by_folder
 
 CLASSES = 1000
 WNID = re.compile(r"n\d{8}")
@@ -65,14 +65,13 @@ def imagenet_parquet(folder: Path, *, name: str, files: str) -> ParquetImages:
 
 def imagenet_v2(folder: Path, *, name: str, part: Literal["train", "test"]) -> ImageFiles:
     """One half of ImageNet-V2, whose class folders are called 0 to 999: the fitted one or the tested one."""
-    found = open_labelled_folder(folder)
+    found = ImageFolder(folder)
     if not found.classes or not all(each.isdecimal() for each in found.classes):
         raise InputError(f"{folder} must hold class folders called 0 to {CLASSES - 1}, as ImageNet-V2 is published")
-    keys = identity.from_paths(found.files)
-    fitted = identity.smallest(keys, len(keys) // 2, 0, "ImageNet-V2")
-    rows = fitted if part == "train" else np.setdiff1d(np.arange(len(keys)), fitted)
+    fitted = identity.smallest(found.identities, len(found) // 2, 0, "ImageNet-V2")
+    rows = fitted if part == "train" else np.setdiff1d(np.arange(len(found)), fitted)
     labels = np.array(found.classes, np.int64)[found.labels[rows]]
-    return ImageFiles(name, folder, [found.files[row] for row in rows], labels)
+    return ImageFiles(name, folder, [found.names[row] for row in rows], labels)
 
 
 def _labels_beside(images: Path, numbers: list[int]) -> NDArray[np.int64]:

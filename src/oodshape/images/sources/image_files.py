@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -128,8 +128,17 @@ class ImageFolder(ImageFiles):
         root = Path(root)
         if not root.is_dir():
             raise InputError(f"there is no folder {root}")
-        names, labels, classes = open_labelled_folder(root)
-        super().__init__(name or root.resolve().name, root, names, labels, classes=classes, upright=upright)
+        files, labels, number = list[str](), list[int](), dict[str, int]()
+        for folder, folders, found in _walk_folder(root):
+            if not folder and not found:
+                number = {each: label for label, each in enumerate(folders)}
+            files += [os.path.join(folder, file) for file in found]
+            labels += [number.get(folder.partition(os.sep)[0], -1)] * len(found)
+        if not files:
+            raise no_image(root)
+        super().__init__(
+            name or root.resolve().name, root, files, np.array(labels, np.int64), classes=tuple(number), upright=upright
+        )
 
 
 class ImageList(ImageFiles):
@@ -274,32 +283,6 @@ def count_skipped(root: str | Path) -> str:
     return (
         f"{format_count(skipped.total(), 'file')} of {root} {'is' if skipped.total() == 1 else 'are'} no image: {each}"
     )
-
-
-class FolderContents(NamedTuple):
-    """The images below a folder, as paths from it, with their labels and the names behind these."""
-
-    files: list[str]
-    labels: NDArray[np.int64]
-    classes: tuple[str, ...]
-
-
-def open_labelled_folder(root: str | Path) -> FolderContents:
-    """All images below a folder, labelled by the folder directly below `root` that they lie in.
-
-    That is its place among the sorted names; empty ones count. Where images lie in `root` itself, its subfolders are
-    no classes, and every label is -1.
-    """
-    files, labels = list[str](), list[int]()
-    number: dict[str, int] = {}
-    for folder, folders, found in _walk_folder(root):
-        if not folder and not found:
-            number = {name: label for label, name in enumerate(folders)}
-        files += [os.path.join(folder, file) for file in found]
-        labels += [number.get(folder.partition(os.sep)[0], -1)] * len(found)
-    if not files:
-        raise no_image(root)
-    return FolderContents(files, np.array(labels, np.int64), tuple(number))
 
 
 def _is_folder(entry: os.DirEntry[str], above: tuple[Place, ...]) -> bool:
