@@ -25,7 +25,7 @@ from oodshape.features.disk_cache import CacheEntry
 from oodshape.guard.describe import facts
 from oodshape.guard.fitted import About
 from oodshape.guard.scoring import resumable_scores
-from oodshape.guard.scoring.score_formats import find_writer, read_scores
+from oodshape.guard.scoring.score_formats import read_scores, write_scores
 from oodshape.guard.verdict import Scored
 from oodshape.images.decode.preprocessing import Preprocessing
 from oodshape.metrics.detection import Estimate
@@ -159,7 +159,7 @@ def scored(n: int) -> list[Scored]:
 def scores(ending: str) -> Kind:
     """Files of scores: what a watch says of them. Text has no checksum: any p-value in it may be meant."""
     path = f"scores.{ending}"
-    seed = written(path, lambda out: find_writer(out)(out, scored(30), True))
+    seed = written(path, lambda out: write_scores(out, scored(30), named=True))
 
     def read(folder: Path) -> bytes:
         values = [row.p_value for row in read_scores(str(folder / path))]

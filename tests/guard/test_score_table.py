@@ -19,7 +19,7 @@ from oodshape import Guard, InputError, false_discoveries
 from oodshape.core.options import RunOptions
 from oodshape.guard.scoring.decide import Calibration, decide_scores
 from oodshape.guard.scoring.resumable_scores import score_to_file
-from oodshape.guard.scoring.score_formats import find_writer, parse_scores, read_scores
+from oodshape.guard.scoring.score_formats import parse_scores, read_scores, write_scores
 from oodshape.guard.verdict import Scored
 from oodshape.images.sources.image_files import read_image_list
 from oodshape.images.sources.open_images import open_images, stream_images
@@ -41,7 +41,7 @@ def values(path: Path) -> list[float | None]:
 def test_what_score_writes_is_believed(ending: str, tmp_path: Path) -> None:
     """Names with line ends and names that are no UTF-8 included."""
     path = tmp_path / f"scores.{ending}"
-    find_writer(path)(path, ROWS, True)
+    write_scores(path, ROWS, named=True)
     rows = list(read_scores(str(path)))
     assert [row.p_value for row in rows] == [row.p_value for row in ROWS]  # exact
     if ending != "parquet":  # whose text is UTF-8
@@ -98,7 +98,7 @@ def test_tables_of_other_programs_are_read() -> None:
 def test_other_rows_under_the_checksum_of_a_parquet_file_are_refused(tmp_path: Path) -> None:
     """Parquet has no checksum of its directory, where one bit can change the rows that are found."""
     path = tmp_path / "scores.parquet"
-    find_writer(path)(path, ROWS, True)
+    write_scores(path, ROWS, named=True)
     table, notes = pq.read_table(path), pq.read_metadata(path).metadata
     for other in (table.slice(0, 31), table.take([1, 0, *range(2, 33)]), table.set_column(3, "p_value", table[3])):
         pq.write_table(other.replace_schema_metadata(notes), path)
@@ -179,7 +179,7 @@ def rows(strange: int = 30, familiar: int = 70, seed: int = 0) -> list[Scored]:
 
 
 def write(path: Path, table: list[Scored]) -> Path:
-    find_writer(path)(path, table, False)
+    write_scores(path, table, named=False)
     return path
 
 

@@ -93,13 +93,11 @@ def merge(
         files: The files of `oodshape score --shard`.
         out: scores.csv, .jsonl or .parquet.
     """
-    from oodshape.core.files import replacing
-    from oodshape.guard.scoring.score_formats import RowCounter, find_writer, merge_shards
+    from oodshape.guard.scoring.score_formats import Counts, check_format, merge_shards, write_scores
 
     check_writable(out)
-    write = find_writer(out)
+    check_format(out)
     rows, named = merge_shards(files)
-    counter = RowCounter(rows)
-    with replacing(out) as temporary:
-        write(temporary, counter, named, "")
-    say(*counter.tally.lines(), f"wrote {out}")
+    counts = Counts()
+    write_scores(out, counts.count(rows), named=named)
+    say(*counts.lines(), f"wrote {out}")

@@ -50,11 +50,11 @@ def score(
         page: An HTML page with a movable threshold, and why each image was accepted or not.
         json: JSON lines on standard output; with --out the summary as JSON.
     """
-    from oodshape.guard.scoring.score_formats import find_writer
+    from oodshape.guard.scoring.score_formats import check_format
 
     check_writable(out, page)
     if out is not None:
-        find_writer(out)
+        check_format(out)
     if shard and page is not None:
         raise InputError("a page shows a whole set of images: leave --shard or --page out")
     if shard and (out is None or out.suffix.lower() != ".parquet"):

@@ -12,7 +12,7 @@ import json
 import shutil
 import tempfile
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +25,7 @@ from oodshape.guard.fit.collect import resolve_recipe
 from oodshape.guard.fit.split import check_images
 from oodshape.guard.guard import Guard
 from oodshape.guard.scoring.resumable_scores import identify_run, plan_shard
-from oodshape.guard.scoring.score_formats import Counts, find_writer, merge_shards
-from oodshape.guard.scoring.score_formats import RowCounter as Rows
+from oodshape.guard.scoring.score_formats import Counts, check_format, merge_shards, write_scores
 from oodshape.images.decode.preprocessing import Preprocessing
 from oodshape.images.sources.image_set import Shard, limit_images
 from oodshape.images.sources.open_images import Given, Listing, open_images, stream_images
@@ -142,7 +141,7 @@ def score(
     `source` is the guard's network, opened by a spec.
     """
     begun, _ = time.monotonic(), start_ray()
-    write = find_writer(out)
+    check_format(out)
     listing = stream_images(images)
     if isinstance(listing, Listing):
         listing = listing.files(upright=False)  # one that has gone later is an error of its own, and moves no other
@@ -166,12 +165,10 @@ def score(
         for row in map_shards(ShardScorer, told, left, pool, listing.name, run.progress):
             scored += row["tally"].images - row["tally"].resumed
     rows, named = merge_shards(paths)
-    counter = Rows(rows, None)
-    with replacing(out) as temporary:
-        write(temporary, counter, named, "")
+    counts = Counts(resumed=total - scored)
+    write_scores(out, counts.count(rows), named=named)
     shutil.rmtree(folder)  # with what a killed worker may have left there
-    found = replace(counter.tally, resumed=total - scored)
-    return found, RunTimings(scored, found.unreadable, time.monotonic() - begun)
+    return counts, RunTimings(scored, counts.unreadable, time.monotonic() - begun)
 
 
 def _count_shards(images: int, batch_size: int) -> int:

@@ -11,18 +11,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oodshape.core import files
-from oodshape.core.errors import InputError, import_optional
+from oodshape.core.errors import InputError
 from oodshape.core.files import reading
 from oodshape.core.text import format_count
 from oodshape.core.values import decode_value
 from oodshape.guard.scoring.score_formats import (
     Cells,
     ScoreRow,
-    find_writer,
-    open_text,
+    check_format,
+    import_parquet,
     read_scores,
-    write_csv,
-    write_json_lines,
+    write_text,
 )
 from oodshape.metrics.conformal import false_discoveries, fewest_flagged
 
@@ -173,12 +172,10 @@ def round_to_grid(values: NDArray[np.float64], n: int, scores: str) -> NDArray[n
 
 def write_decisions(decisions: Decisions, out: Path) -> None:
     """Write all rows with the column `flagged`: CSV, JSON lines or Parquet, by the ending."""
-    find_writer(out)  # refuses other endings
-    kind, rows = out.suffix.lower(), decisions.table()
+    ending, rows = check_format(out), decisions.table()
     with files.replacing(out) as temporary:
-        if kind == ".parquet":
-            pa, pq = (import_optional(name, "parquet", "Parquet") for name in ("pyarrow", "pyarrow.parquet"))
+        if ending == ".parquet":
+            pa, pq = import_parquet()
             pq.write_table(pa.Table.from_pylist(list(rows)), temporary, write_page_checksum=True)
-            return
-        with open_text(temporary) as file:
-            (write_csv if kind == ".csv" else write_json_lines)(rows, file)
+        else:
+            write_text(temporary, rows, ending)

@@ -19,7 +19,7 @@ from typing import IO, Any, TextIO
 from numpy.typing import NDArray
 
 from oodshape.core.errors import InputError
-from oodshape.core.files import compute_fingerprint, replacing, writing
+from oodshape.core.files import compute_fingerprint, writing
 from oodshape.core.machine import lock_file
 from oodshape.core.options import RunOptions
 from oodshape.core.progress import progress_bar
@@ -29,12 +29,12 @@ from oodshape.guard.scoring.score_formats import (
     COLUMNS,
     Counts,
     OnRow,
-    RowCounter,
     ShardNote,
-    find_writer,
+    check_format,
     row_as_dict,
     write_csv,
     write_json_lines,
+    write_scores,
 )
 from oodshape.guard.scoring.score_images import make_rows, score_images, score_listed
 from oodshape.guard.verdict import Scored
@@ -58,7 +58,7 @@ def score_to_file(
 
     `on_row` is called with every row in the end. A `shard` of the images goes into a Parquet file that says so.
     """
-    write = find_writer(out)
+    check_format(out)
     batch_size = run.batch_size
     who = identify_run(guard, batch_size, source.classifier.precision)
     mine, note = (None, "") if shard is None else plan_shard(listing, shard, batch_size, who)
@@ -83,11 +83,10 @@ def score_to_file(
                     os.fsync(file.fileno())
                 done += len(lines)
                 report(done)
-        with replacing(out) as temporary:
-            counter = RowCounter(read_part_file(file), on_row)
-            write(temporary, counter, bool(guard.classes), note)
+        counts = Counts(resumed=kept)
+        write_scores(out, counts.count(read_part_file(file), on_row), named=bool(guard.classes), shard=note)
         part.unlink()
-    return replace(counter.tally, resumed=kept)
+    return counts
 
 
 def score_to_stream(
@@ -102,12 +101,12 @@ def score_to_stream(
 ) -> Counts:
     """Write the scores of the listed images as CSV or JSON lines, each batch as soon as it is known."""
     rows = score_images(guard, source, listing, replace(run, progress=False))
-    counter = RowCounter(rows, on_row)
+    counts = Counts()
 
     def cells() -> Iterator[dict[str, Any]]:
-        for row in counter:
+        for row in counts.count(rows, on_row):
             yield row_as_dict(row)
-            if counter.tally.images % run.batch_size == 0:
+            if counts.images % run.batch_size == 0:
                 file.flush()
 
     rows_left = cells()
@@ -116,7 +115,7 @@ def score_to_stream(
         write_json_lines(chain(first, rows_left), file)
     else:
         write_csv(chain(first, rows_left), file, COLUMNS)
-    return counter.tally
+    return counts
 
 
 def read_part_file(file: IO[bytes]) -> Iterator[Scored]:

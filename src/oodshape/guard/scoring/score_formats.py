@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 from numpy.typing import NDArray
 
 from oodshape.core.errors import InputError, import_optional
-from oodshape.core.files import LONGEST, any_names, bounded_lines, compute_fingerprint, one_line, reading
+from oodshape.core.files import LONGEST, any_names, bounded_lines, compute_fingerprint, one_line, reading, replacing
 from oodshape.core.text import format_count
 from oodshape.guard.verdict import Scored
 from oodshape.images.sources.archives import check_table
@@ -221,13 +221,17 @@ class Counts:
     resumed: int = 0  # of the images, those that an earlier run had scored
     first_error: str = ""  # the first image that could not be read, and why
 
-    def add(self, row: Scored) -> None:
-        """Count one more image."""
-        self.images += 1
-        self.accepted += bool(row.accepted)
-        self.rejected += row.rejected
-        self.unreadable += bool(row.error)
-        self.first_error = self.first_error or (f"{row.path}: {row.error}" if row.error else "")
+    def count(self, rows: Iterable[Scored], on_row: OnRow | None = None) -> Iterator[Scored]:
+        """Count rows while they are iterated over, and call `on_row` with each."""
+        for row in rows:
+            self.images += 1
+            self.accepted += bool(row.accepted)
+            self.rejected += row.rejected
+            self.unreadable += bool(row.error)
+            self.first_error = self.first_error or (f"{row.path}: {row.error}" if row.error else "")
+            if on_row is not None:
+                on_row(row)
+            yield row
 
     def lines(self) -> list[str]:
         again = f" ({self.resumed:,} of them by an earlier run)" if self.resumed else ""
@@ -235,31 +239,33 @@ class Counts:
         return said + ([f"{self.unreadable:,} could not be read; {self.first_error}"] if self.unreadable else [])
 
 
-class RowCounter:
-    """Counts rows while they are iterated over, and calls `on_row` with each."""
-
-    def __init__(self, rows: Iterable[Scored], on_row: OnRow | None = None) -> None:
-        self.rows, self.on_row, self.tally = rows, on_row, Counts()
-
-    def __iter__(self) -> Iterator[Scored]:
-        for row in self.rows:
-            self.tally.add(row)
-            if self.on_row is not None:
-                self.on_row(row)
-            yield row
-
-
-Write = Callable[..., None]  # path, rows, whether the classes have names, a note for a shard
-
-
-def find_writer(out: Path) -> Write:
-    """Return the function that writes the format of a file's ending."""
-    found = {".csv": _write_csv, ".jsonl": _write_json, ".ndjson": _write_json, ".parquet": _write_parquet}
-    if out.suffix.lower() not in found:
+def check_format(out: Path) -> str:
+    """Return the ending of a score file, which says its format; refuse others, and Parquet without its library."""
+    ending = out.suffix.lower()
+    if ending not in (".csv", ".jsonl", ".ndjson", ".parquet"):
         raise InputError(f"{out} must end in .csv, .jsonl or .parquet")
-    if out.suffix.lower() == ".parquet":
-        _import_parquet()
-    return found[out.suffix.lower()]
+    if ending == ".parquet":
+        import_parquet()
+    return ending
+
+
+def write_scores(out: Path, rows: Iterable[Scored], *, named: bool, shard: str = "") -> None:
+    """Write rows atomically in the format of the file's ending; a `shard` has a note in its Parquet file."""
+    ending = check_format(out)
+    with replacing(out) as temporary:
+        if ending == ".parquet":
+            _write_parquet(temporary, rows, named, shard)
+        else:
+            write_text(temporary, map(row_as_dict, rows), ending, COLUMNS)
+
+
+def write_text(path: Path, rows: Iterable[Cells], ending: str, columns: Sequence[str] = ()) -> None:
+    """Write rows as CSV or JSON lines."""
+    with open_text(path) as file:
+        if ending == ".csv":
+            write_csv(rows, file, columns)
+        else:
+            write_json_lines(rows, file)
 
 
 def row_as_dict(row: Scored) -> Cells:
@@ -294,23 +300,13 @@ def write_json_lines(rows: Iterable[Cells], file: Any) -> None:
     file.writelines(json.dumps(row) + "\n" for row in rows)
 
 
-def _write_csv(path: Path, rows: Iterable[Scored], named: bool, shard: str = "") -> None:
-    with open_text(path) as file:
-        write_csv(map(row_as_dict, rows), file, COLUMNS)
-
-
-def _write_json(path: Path, rows: Iterable[Scored], named: bool, shard: str = "") -> None:
-    with open_text(path) as file:
-        write_json_lines(map(row_as_dict, rows), file)
-
-
 def open_text(path: Path) -> Any:
     """Open a text file to write to; names of files may be any bytes."""
     return path.open("w", encoding="utf-8", errors="surrogateescape", newline="")
 
 
-def _write_parquet(path: Path, rows: Iterable[Scored], named: bool, shard: str = "") -> None:
-    pa, pq = _import_parquet()
+def _write_parquet(path: Path, rows: Iterable[Scored], named: bool, shard: str) -> None:
+    pa, pq = import_parquet()
     types = (pa.string(), pa.string() if named else pa.int64(), pa.float32(), pa.float64(), pa.bool_(), pa.string())
     # the kind is written before the first row, the checksum after the last: a file with either has both
     schema = pa.schema(
@@ -329,7 +325,7 @@ def _read_parquet(path: str | Path) -> Iterator[Cells]:
     """Read the rows of a Parquet file; the checksum of one that `score` wrote is verified before the first row."""
     with reading(path, ADVICE):
         check_table(path)
-    with reading(path, ADVICE), _import_parquet()[1].ParquetFile(path, page_checksum_verification=True) as file:
+    with reading(path, ADVICE), import_parquet()[1].ParquetFile(path, page_checksum_verification=True) as file:
         notes = (file.schema_arrow.metadata or {}) | (file.metadata.metadata or {})
         ours = KIND in notes or CHECKSUM in notes
         mark, found = compute_fingerprint(notes[SHARD]) if SHARD in notes else "", 0
@@ -348,7 +344,7 @@ def _read_shard_note(path: str | Path) -> tuple[str, bool]:
     """Return (the note on which shard a Parquet file is, empty where it is none; whether its classes have names)."""
     if not Path(path).is_file():
         raise InputError(f"there is no file {path}")
-    with reading(path, ADVICE), _import_parquet()[1].ParquetFile(path) as file:
+    with reading(path, ADVICE), import_parquet()[1].ParquetFile(path) as file:
         note = (file.schema_arrow.metadata or {}).get(SHARD, b"").decode()
         return note, bool(note) and str(file.schema_arrow.field("class").type) == "string"
 
@@ -381,7 +377,8 @@ def merge_shards(paths: Sequence[Path]) -> tuple[Iterator[Scored], bool]:
     return (row._replace(error=row.error or "") for row in rows), named
 
 
-def _import_parquet() -> tuple[Any, Any]:
+def import_parquet() -> tuple[Any, Any]:
+    """Import pyarrow and its Parquet module, or say how to install them."""
     pa = import_optional("pyarrow", "parquet", "Parquet")
     return pa, import_optional("pyarrow.parquet", "parquet", "Parquet")
 
