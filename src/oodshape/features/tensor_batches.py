@@ -6,7 +6,6 @@ import heapq
 import re
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -88,42 +87,17 @@ def extract_tensors(
     return ExtractedTensors(features, predictions, labels, identities, *subset.result(), only)
 
 
-@dataclass(frozen=True, eq=False)
-class _Kept:
-    """Rows of the cache: <hash>.npy holds features, <hash>.index.npy their identities and predictions."""
-
-    folder: Path
-    name: str
-    keys: identity.Keys
-    classes: NDArray[np.int64]
-
-    @classmethod
-    def read(cls, index: Path) -> _Kept:
-        """The rows that an index names; their features are not read yet."""
-        keys, classes = np.load(index)
-        return cls(index.parent, index.name.removesuffix(".index.npy"), keys, classes.astype(np.int64))
-
-    @cached_property
-    def rows(self) -> NDArray[Any] | None:
-        """[n, M] features, read from the file where they are needed; None where the files are damaged."""
-        with suppress(*DAMAGE):
-            rows = np.load(self.folder / f"{self.name}.npy", mmap_mode="r")
-            if self.name == compute_fingerprint(self.keys, self.classes, rows):
-                return rows  # type: ignore[no-any-return]
-        return None
-
-
 class _Network:
     """A network that gives features and predictions of tensors, from the cache where it has them."""
 
     def __init__(self, classifier: Classifier, dtype: str, cache: Path | None) -> None:
         self.classifier, self.dtype, self.cache = classifier, dtype, cache
         self.folder: Path | None = None
-        self.kept: dict[int, tuple[_Kept, int]] = {}  # identity -> where its row is
+        self.kept: dict[int, tuple[NDArray[Any], int]] = {}  # identity -> features, prediction
         self.new: list[tuple[NDArray[Any], NDArray[np.int64], identity.Keys]] = []
 
     def start(self, pair: Tensor, which: identity.Keys) -> None:
-        """Check the network on the first images, and read the index of the cache."""
+        """Check the network on the first images, and read the cache."""
         if len(pair) > 1:
             self.classifier.check_repeatable(pair)
         if self.cache is None:
@@ -132,31 +106,25 @@ class _Network:
         modules = re.sub(r" at 0x[0-9a-fA-F]+", "", repr(self.classifier.net))
         words = (self.classifier.fingerprint, modules, str(self.classifier.head_name), self.classifier.precision)
         self.folder = self.cache / f"tensors-{compute_fingerprint(*words, self.dtype)}"
-        for index in sorted(self.folder.glob("*.index.npy")):
-            with suppress(*DAMAGE):  # as if it were not there
-                part = _Kept.read(index)
-                self.kept |= {key: (part, row) for row, key in enumerate(part.keys.tolist())}
+        for path in sorted(self.folder.glob("*.npz")):
+            with suppress(*DAMAGE), np.load(path) as part:  # a damaged file, whose checksums are wrong, is left out
+                features, classes, keys = part["features"], part["classes"].tolist(), part["keys"].tolist()
+                self.kept |= dict(zip(keys, zip(features, classes, strict=True), strict=True))
         for features, key in zip(found, which.tolist(), strict=True):
-            known = self._look_up(key)
-            if known is not None:
-                apart = np.abs(features - known[0].astype(np.float32)).max()
+            if key in self.kept:
+                apart = np.abs(features - self.kept[key][0].astype(np.float32)).max()
                 if not apart <= self.classifier.rounding * np.abs(features).max():
                     self.kept = {}  # the code of a forward pass has no fingerprint: it was changed
                     break
 
-    def _look_up(self, key: int) -> tuple[NDArray[Any], int] | None:
-        """(features, prediction) of an image in the cache."""
-        part, row = self.kept.get(key, (None, 0))
-        return None if part is None or part.rows is None else (part.rows[row], int(part.classes[row]))
-
     def __call__(self, batch: Tensor, which: identity.Keys, first: int) -> tuple[NDArray[Any], NDArray[np.int64]]:
         """([n, M] features, [n] predictions) of a batch."""
-        places = [self._look_up(key) for key in which.tolist()] if self.kept else [None] * len(which)
-        missing = np.array([place is None for place in places])
+        keys = which.tolist()
+        missing = np.array([key not in self.kept for key in keys])
         if missing.all():
             features, classes = self._run(batch, first)
         else:
-            known = [place for place in places if place is not None]
+            known = [self.kept[key] for key in keys if key in self.kept]
             features, classes = np.empty((len(batch), len(known[0][0])), self.dtype), np.empty(len(batch), np.int64)
             features[~missing], classes[~missing] = [row for row, _ in known], [label for _, label in known]
             if missing.any():
@@ -174,16 +142,14 @@ class _Network:
         return values.to(getattr(torch, self.dtype)).numpy(), outputs.logits.argmax(dim=1).cpu().numpy()
 
     def write(self) -> None:
-        """Write the features that the cache lacks; the index, which makes them count, comes last."""
+        """Write the features that the cache lacks."""
         if self.folder is None or not self.new:
             return
         features, classes, keys = (np.concatenate(each) for each in zip(*self.new, strict=True))
         self.new = []
         self.folder.mkdir(parents=True, exist_ok=True)
-        name = compute_fingerprint(keys, classes, features)
-        for end, array in ((".npy", features), (".index.npy", np.stack([keys, classes.astype(np.uint64)]))):
-            with replacing(self.folder / f"{name}{end}") as temporary, temporary.open("wb") as stream:
-                np.save(stream, array)
+        with replacing(self.folder / f"{compute_fingerprint(keys)}.npz") as temporary, temporary.open("wb") as stream:
+            np.savez(stream, features=features, classes=classes, keys=keys)
 
 
 READ_TWICE = 8  # images of a data set: a random flip leaves each as it is half of the time
