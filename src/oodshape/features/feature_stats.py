@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from oodshape.core.errors import InputError, check_fraction
-from oodshape.core.values import Ascending, AtLeast, Sizes, check_fields
+from oodshape.core.values import Ascending, AtLeast, Sizes, Value
 from oodshape.features import kernels
 from oodshape.features.chunks import Chunked, check_finite
 from oodshape.features.kernels import COARSE, FINE
@@ -45,8 +45,7 @@ Float64 = NDArray[np.float64]
 NEGATIVE = 0.01  # the share of negative values from which features count as signed
 
 
-@dataclass(frozen=True, eq=False)
-class FeatureStats:
+class FeatureStats(Value):
     """Sums and counts over features, of a fixed size for any number of images; two of them can be added.
 
     The histogram is over feature *values*: the bin of a float32 value is its order-preserving integer view without the
@@ -84,7 +83,6 @@ class FeatureStats:
     impacts: Annotated[Float64, Sizes("B")]  # sum of w_max z
 
     def __post_init__(self) -> None:
-        check_fields(self)
         reach = np.abs(self.keys.astype(np.float64)).max() * 2.0 ** min(self.shift, 64)
         if reach > 2.0 ** (self.bits - 1):
             raise InputError(f"bins of {self.bits} bits, {self.shift} of them shared, do not reach to {self.keys[-1]}")

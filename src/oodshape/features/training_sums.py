@@ -7,7 +7,7 @@ added.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cached_property, reduce
 from operator import add
 from typing import Any, TypeVar
@@ -17,6 +17,7 @@ import torch
 from numpy.typing import NDArray
 
 from oodshape.core.errors import InputError
+from oodshape.core.values import decode_value, encode_value
 from oodshape.features.feature_stats import FeatureStats
 from oodshape.features.features import Features
 from oodshape.features.moments import Moments, as_statistics
@@ -192,15 +193,9 @@ def _pack_sums(sums: Sums | None, name: str, arrays: Arrays) -> Said:
     """The numbers of sums; their arrays go into `arrays`."""
     if sums is None:
         return None
-    said: dict[str, Any] = {"near": _pack_sums(sums.near, f"{name}.near", arrays)}
-    for field in fields(sums.stats):
-        value = getattr(sums.stats, field.name)
-        if isinstance(value, np.ndarray):
-            arrays[f"{name}.stats.{field.name}"] = value
-        else:
-            said[field.name] = value
     arrays.update({f"{name}.moments.{part}": value for part, value in sums.held.parts.items()})
-    return said
+    near = _pack_sums(sums.near, f"{name}.near", arrays)
+    return {"stats": encode_value(sums.stats, arrays, f"{name}.stats"), "near": near}
 
 
 def _unpack_sums(said: Said, name: str, arrays: Arrays, head: Head, left_out: LeftOut | None) -> Sums | None:
@@ -212,9 +207,9 @@ def _unpack_sums(said: Said, name: str, arrays: Arrays, head: Head, left_out: Le
         if left_out is None:
             raise InputError("sums without some classes, where none can be left out")
         near = _unpack_sums(said["near"], f"{name}.near", arrays, drop_classes(head, left_out), None)
-    numbers: dict[str, Any] = {key: value for key, value in said.items() if key != "near"}
-    stats = FeatureStats(**numbers | _below(f"{name}.stats.", arrays))
-    return Sums(head, stats, Moments(stats.head, stats.n, _below(f"{name}.moments.", arrays)), near)
+    stats, moments = decode_value(said["stats"], arrays), f"{name}.moments."
+    parts = {key.removeprefix(moments): value for key, value in arrays.items() if key.startswith(moments)}
+    return Sums(head, stats, Moments(stats.head, stats.n, parts), near)
 
 
 def pack_training_sums(summed: TrainingSums | None, arrays: Arrays) -> Said:
@@ -233,7 +228,3 @@ def unpack_training_sums(said: Said, arrays: Arrays, head: Head, left_out: LeftO
     fitting, kept = (_unpack_sums(said[name], name, arrays, head, left_out) for name in ("fitting", "kept"))
     selection = unpack_rows("selection", arrays, head)
     return TrainingSums(said["share"], fitting, kept, selection, said["labelled"], said["right"])
-
-
-def _below(prefix: str, arrays: Arrays) -> Arrays:
-    return {name.removeprefix(prefix): value for name, value in arrays.items() if name.startswith(prefix)}
