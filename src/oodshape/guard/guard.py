@@ -237,18 +237,17 @@ class Guard(Fitted):
     def _read(self, source: OpenNet, images: Given, alpha: float, options: CalibrateKeywords) -> tuple[Features, Keys]:
         """The features and the sketch of a calibration set, of which `alpha` needs a minimum."""
         reading, run = make_options(ImageOptions, options), make_options(RunOptions, options)
-        none = np.empty(0, np.uint64)
-        used = none if self.about.selection is None else self.about.selection
-        fitted = none if self.about.trained_on is None else self.about.trained_on
+        sketches = ((self.about.trained_on, TRAINED), (self.about.selection, SELECTED))
+        used = [(sketch, what) for sketch, what in sketches if sketch is not None]
         if reading.prepared:
             seen = extract_tensors(source.classifier, images, shape=self.about.input_shape, progress=run.progress)
-            for sketch, others in ((fitted, TRAINED), (used, SELECTED)):
+            for sketch, others in used:
                 rows = np.flatnonzero(np.isin(seen.identities, sketch))
                 refuse_copies([f"image {row}" for row in rows], len(seen.identities), others)
             return Features.from_tensors(seen, source.classifier.head), join_sketches([seen.identities])
         held = open_images(in_column(images, reading.column), upright=self.about.upright)
         check_enough(len(held), alpha)
-        for sketch, others in ((fitted, TRAINED), (used, SELECTED)):
+        for sketch, others in used:
             refuse_copies(find_copies_in_sketch(held, sketch), len(held), others)
         cache = make_options(CacheOptions, options).cache
         extractor = Extractor(source.classifier, self.preprocessing, self.about.upright, run, cache)

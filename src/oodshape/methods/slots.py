@@ -134,11 +134,6 @@ class Batch:
         self.checked = False
         return logits
 
-    @property
-    def multiplied(self) -> bool:
-        """Whether another method has had the product with the head computed."""
-        return not torch.compiler.is_compiling() and self.given_logits is None and "logits" in vars(self)
-
     @once
     def classes(self) -> Tensor:
         """[n]: the class that the network itself predicts."""
@@ -176,17 +171,6 @@ class Shape(Value, abstract=True):
             [N, M] shaped features.
         """
         raise NotImplementedError
-
-    def row_factors(self, z: Tensor) -> Tensor | None:
-        """Return what each row is multiplied by, if that is all that the shape does.
-
-        Args:
-            z: [N, M] features.
-
-        Returns:
-            [N, 1] factors, or None.
-        """
-        return None
 
     def scale(self, z: Tensor, values: Tensor) -> Tensor:
         """Multiply values by theta(z), with theta(0) = 1.
@@ -273,8 +257,6 @@ class FittedHead(Value, abstract=True):
         """
         if isinstance(shape, Identity) and layer is batch.head:
             return batch.logits
-        if layer is batch.head and batch.multiplied and (factors := shape.row_factors(batch.features)) is not None:
-            return torch.addcmul(layer.bias, batch.logits - layer.bias, factors)  # without another product
         return layer.logits(shape(batch.features, batch.buffer))
 
 

@@ -33,6 +33,12 @@ def mark_largest(z: Tensor, p: float) -> tuple[Tensor, int]:
     return torch.zeros_like(z, dtype=torch.bool).scatter_(1, chosen, True), kept
 
 
+def _exp_ratio(z: Tensor, top: Tensor) -> Tensor:
+    """[N, 1]: exp of the sum of each row over that of its largest values; 1 where those add up to 0."""
+    exponent = torch.where(top == 0, 0.0, z.sum(dim=1, keepdim=True) / torch.where(top == 0, 1.0, top))
+    return exponent.clamp_(-LARGEST_EXPONENT, LARGEST_EXPONENT).exp_()
+
+
 class _Ash(LearnsNothing, Shape, Shaper):
     for_nonnegative = True  # it takes small values for unimportant ones
 
@@ -77,9 +83,7 @@ class AshS(_Ash):
 
     def __call__(self, z: Tensor, out: Tensor | None = None) -> Tensor:
         pruned = torch.mul(z, mark_largest(z, self.p)[0], out=out)
-        after = pruned.sum(dim=1, keepdim=True)
-        exponent = torch.where(after == 0, 0.0, z.sum(dim=1, keepdim=True) / torch.where(after == 0, 1.0, after))
-        return pruned.mul_(exponent.clamp_(-LARGEST_EXPONENT, LARGEST_EXPONENT).exp_())
+        return pruned.mul_(_exp_ratio(z, pruned.sum(dim=1, keepdim=True)))
 
 
 class AshRand(_Ash):
@@ -124,10 +128,6 @@ class Scale(LearnsNothing, Shape, Shaper):
 
     def __call__(self, z: Tensor, out: Tensor | None = None) -> Tensor:
         """The scaled features; a row whose largest values add up to 0 stays as it is."""
-        return torch.mul(z, self.row_factors(z), out=out)
-
-    def row_factors(self, z: Tensor) -> Tensor:
         kept = _count_kept(z.shape[1], self.p)
         top = z.topk(kept, dim=1, sorted=False).values.sum(dim=1, keepdim=True)
-        exponent = torch.where(top == 0, 0.0, z.sum(dim=1, keepdim=True) / torch.where(top == 0, 1.0, top))
-        return exponent.clamp_(-LARGEST_EXPONENT, LARGEST_EXPONENT).exp_()
+        return torch.mul(z, _exp_ratio(z, top), out=out)

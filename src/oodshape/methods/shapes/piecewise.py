@@ -53,8 +53,8 @@ class Grid:
         """[K + 1] float32: the smallest value in each interval, and the smallest above the last."""
         origin, scale = np.float32(self.origin), np.float32(self.scale)
         wanted = np.arange(1, self.k + 2, dtype=np.float32)
-        low = np.full(self.k + 1, _ordered(np.float32(-np.finfo(np.float32).max)), np.int64)
-        high = np.full(self.k + 1, _ordered(np.float32(np.finfo(np.float32).max)), np.int64)
+        high = np.full(self.k + 1, np.finfo(np.float32).max.view(np.int32), np.int64)
+        low = -high
         with np.errstate(over="ignore"):
             while (high - low > 1).any():  # bisection over the floats in their order
                 middle = (low + high) // 2
@@ -63,12 +63,8 @@ class Grid:
         return _unordered(high)
 
 
-def _ordered(value: np.float32) -> int:
-    bits = int(np.array(value, np.float32).view(np.int32))
-    return bits if bits >= 0 else -(bits & kernels.MAGNITUDE32)
-
-
 def _unordered(order: Array) -> NDArray[np.float32]:
+    """The floats with these places in the order of all float32 values; 0 is that of 0."""
     values = np.abs(order).astype(np.int32).view(np.float32)
     return np.where(order < 0, -values, values).astype(np.float32)
 
