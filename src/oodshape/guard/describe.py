@@ -24,6 +24,7 @@ from oodshape.metrics import conformal
 
 Guarded = Any  # a guard, which this module cannot import, or the `GuardContents` of its file
 EXIF = {True: "turned upright", False: "ignored"}  # what becomes of an image's EXIF orientation, as files say it
+NO_GUARANTEE = "no guarantee: calibrated on training images"
 NO_GUARD = (
     "it holds a detector without preprocessing and network, as Detector.save writes it; make a guard of the model: "
     "oodshape fit, or Guard.fit"
@@ -160,7 +161,7 @@ def describe_limits(limits: NDArray[np.float32]) -> str:
 def describe_guarantee(held_out: bool, n: int, alpha: float, *, per_class: bool) -> str:
     """Describe in one line what a threshold from n calibration scores guarantees."""
     if not held_out:
-        return "no guarantee: calibrated on training images"
+        return NO_GUARANTEE
     rate, made = f"expected false rejection rate <= {100 * alpha:g} %", f"split conformal, n = {n:,}"
     if per_class:
         return f"{rate} within each class with a threshold of its own, and in all other classes together ({made})"
