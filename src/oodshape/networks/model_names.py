@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from oodshape.core.errors import InputError
-from oodshape.core.files import read_short_text
+from oodshape.core.files import read_short_text, reading
 
 Family = Literal["ConvNet", "transformer", "MLP"]
 
@@ -93,8 +93,6 @@ def read_class_names(path: Path) -> tuple[str, ...]:
     """The names of the classes in a text file, one a line, in the network's order."""
     if not path.is_file():  # a pipe would be waited for, a device has no end
         raise InputError(f"cannot read the class names {path}: there is no such file")
-    try:
+    with reading(path, "class names are a text file with one name per line"):
         lines = read_short_text(path, "utf-8-sig").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"cannot read the class names {path}: {error}") from None
     return tuple(line.strip() for line in lines if line.strip())

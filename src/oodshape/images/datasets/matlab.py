@@ -1,7 +1,8 @@
 """Arrays and tables out of MATLAB files of version 5, plain or compressed.
 
 Written here because one wrong byte can end the process inside scipy's compiled reader. Every size is held to the
-bytes that are there before anything is read, and nothing calls itself: a table's cells are arrays or text.
+bytes that are there before anything is read, and nothing calls itself: a table's cells are arrays or text. Callers read
+inside `core.files.reading`, which names the file of any error.
 The format: MathWorks, "MAT-File Format", chapter 1.
 """
 
@@ -11,7 +12,6 @@ import math
 import struct
 import zlib
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from io import BytesIO
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
@@ -20,7 +20,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oodshape.core.errors import InputError
-from oodshape.core.files import DAMAGE, one_line
 from oodshape.images.decode.limits import Limits
 
 HEADER = 128
@@ -40,27 +39,15 @@ class DamagedMatlab(InputError):
 
 def read_arrays(path: Path, names: Sequence[str]) -> dict[str, NDArray[Any]]:
     """The numeric arrays with these names, in the types in which they are stored."""
-    with _opened(path) as file:
+    with path.open("rb") as file:
         return {head.name: _numbers(source, head) for head, source in _variables(file, names)}
 
 
 def read_struct(path: Path, name: str, fields: Sequence[str]) -> list[dict[str, Cell]]:
     """The rows of a struct array, cut to these fields; a cell is an array or text."""
-    with _opened(path) as file:
+    with path.open("rb") as file:
         [rows] = [_rows(source, head, fields) for head, source in _variables(file, [name])]
         return rows
-
-
-@contextmanager
-def _opened(path: Path) -> Iterator[BinaryIO]:
-    """The file; what zlib or the disk says about it becomes the one error."""
-    try:
-        with path.open("rb") as file:
-            yield file
-    except InputError:
-        raise
-    except (OSError, *DAMAGE) as error:
-        raise DamagedMatlab(f"{type(error).__name__}: {one_line(error)}") from None
 
 
 class _Source:

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oodshape.core.errors import InputError
-from oodshape.core.files import bounded_lines, one_line
+from oodshape.core.files import bounded_lines, reading
 from oodshape.core.text import format_count
 from oodshape.images import identity
 from oodshape.images.decode.formats import EXTENSIONS, open_format
@@ -189,18 +189,15 @@ def label_by_folder(names: Sequence[str]) -> tuple[NDArray[np.int64], tuple[str,
 def read_image_list(path: Path) -> Iterator[tuple[str, int]]:
     """The paths in a text or CSV list with their labels, -1 where there is none; read line by line."""
     is_csv, empty = path.suffix.lower() == ".csv", True
-    try:
-        with path.open(encoding="utf-8-sig", errors="surrogateescape", newline="" if is_csv else "\n") as file:
-            lines = bounded_lines(file, f"the image list {path}")
-            for pair in _csv_pairs(path, lines) if is_csv else _text_pairs(lines):
-                empty = False
-                yield pair
-    except OSError as error:
-        raise InputError(f"cannot read the image list {path}: {error.strerror}") from None
-    except (csv.Error, ValueError, LookupError) as error:
-        if isinstance(error, InputError):
-            raise
-        raise InputError(f"the image list {path} is damaged ({type(error).__name__}: {one_line(error)})") from None
+    newline = "" if is_csv else "\n"
+    with (
+        reading(path, "an image list has one path per line, and a label where known"),
+        path.open(encoding="utf-8-sig", errors="surrogateescape", newline=newline) as file,
+    ):
+        lines = bounded_lines(file, f"the image list {path}")
+        for pair in _csv_pairs(path, lines) if is_csv else _text_pairs(lines):
+            empty = False
+            yield pair
     if empty:
         raise InputError(f"the image list {path} is empty; it needs one path per line, and a label where known")
 
