@@ -91,7 +91,7 @@ def warn_if_by_chance(accuracy: float | None, images: int, classes: int) -> None
 
 FEWEST_LABELS = 10  # of fewer, chance may predict none
 ORDERS = 20  # of the features, that the head is compared with
-JUDGED_ROWS, PRODUCTS = 256, 25_000_000  # at most, of the rows that it is judged by and their products with the head
+JUDGED_ROWS, PRODUCTS = 256, 100_000_000  # at most, of the rows that it is judged by and their products with the head
 FEWEST_ROWS, NARROWEST = 100, 16  # images and features: of fewer, a poor network is not told from an untrained one
 
 
