@@ -96,14 +96,15 @@ class TarImages(ArchivedImages):
         for number, archive in enumerate(self.files):
             if archive.lower().endswith(PACKED):
                 raise InputError(f"{archive} is compressed: its images cannot be read one by one; unpack it to .tar")
-            with reading(archive, "it must be a tar file"):
+            images, known = list[tuple[str, int, int]](), dict[str, int]()
+            with reading(archive, "it must be a tar file"), open_stored(archive) as file:
                 try:
-                    found = _scanned(archive)
+                    _scan(file, images, known)
                 except tarfile.TarError as error:
                     raise InputError(f"{archive} is no tar file, or ends early ({error}); copy it again") from None
-            self.members += [name for name, *_ in found]
-            places += [(number, first, size) for _, first, size, _ in found]
-            labels += [label for *_, label in found]
+            self.members += [name for name, _, _ in images]
+            places += [(number, first, size) for _, first, size in images]
+            labels += [known.get(_key(name), -1) for name, _, _ in images]
         if not self.members:
             raise no_image(given)
         self._places, self.labels = np.array(places, np.int64), np.array(labels, np.int64)
@@ -123,19 +124,13 @@ class TarImages(ArchivedImages):
         return data
 
 
-def _scanned(archive: str) -> list[tuple[str, int, int, int]]:
-    """(path, first byte, size, label) of the images in an archive, in their order."""
-    images: list[tuple[str, int, int]] = []
-    labels: dict[str, int] = {}
-    with open_stored(archive) as file:
-        _scan(file, images, labels)
-    return [(name, first, size, labels.get(_key(name), -1)) for name, first, size in images]
-
-
 def _scan(
     file: Any, images: list[tuple[str, int, int]], labels: dict[str, int], folder: str = "", end: float = math.inf
 ) -> None:
-    """Add the images and labels of the archive from here to `end`; archives inside count as folders."""
+    """Add (path, first byte, size) of each image of the archive from here to `end`, and the labels by their keys.
+
+    Archives inside count as folders.
+    """
     with tarfile.open(fileobj=file, mode="r:") as tar:
         while (member := tar.next()) is not None:
             if member.offset_data + member.size > end:  # the outer archive would be read again
