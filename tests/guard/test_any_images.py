@@ -99,7 +99,7 @@ def test_features_of_every_kind(digits: Path) -> None:
         Features.extract(classifier, digits / "val")
 
 
-def test_copies_among_the_calibration_images_are_refused(digits: Path, tmp_path: Path) -> None:
+def test_copies_among_the_calibration_images_are_refused(guard: Guard, digits: Path, tmp_path: Path) -> None:
     train, val = pixels(digits / "train")[..., None], pixels(digits / "val")[..., None]
     for images in (digits / "train", train):
         with pytest.raises(
@@ -110,6 +110,17 @@ def test_copies_among_the_calibration_images_are_refused(digits: Path, tmp_path:
     renamed[-1].write_bytes(Path(open_images(digits / "train").files[3]).read_bytes())
     with pytest.raises(InputError, match=r"1 of the 151 calibration images .* such as .*other\.png"):
         fitted(digits / "train", renamed)
+    for name, share in (("train", 50), ("val", 50)):
+        for file in open_images(digits / name).files[:share]:
+            PIL.Image.open(file).save(tmp_path / f"{name}-{Path(file).stem}.bmp")
+    copies = [str(file) for file in sorted(tmp_path.glob("train-*.bmp"))]
+    with pytest.raises(InputError, match="50 of the 200 calibration images are training images too"):
+        fitted(digits / "train", [*open_images(digits / "val").files, *copies])
+    with pytest.raises(InputError, match="50 of the 50 calibration images are images that fit used"):
+        guard.calibrate(copies, MODEL, progress=False)
+    guard.calibrate([str(file) for file in tmp_path.glob("val-*.bmp")], MODEL, progress=False)  # they only decided
+    with pytest.warns(UserWarning, match="50 of the 50 ID images are known"):
+        guard.check(copies, digits / "letters", MODEL, progress=False)
     tensors = torch.stack([DIGITS(image[..., 0]) for image in train[:100]])
     with pytest.raises(InputError, match="2 of the 60 calibration images .* such as image 58"):
         fitted(tensors, torch.cat([torch.stack([DIGITS(v[..., 0]) for v in val[:58]]), tensors[4:6]]), prepared=True)

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from oodshape.core.errors import InputError
 from oodshape.core.options import RunOptions
+from oodshape.guard.fit.prints import Prints, find_known, project
 from oodshape.guard.fitted import Fitted
 from oodshape.guard.scoring.score_images import score_given
 from oodshape.images.duplicates import find_copies_in_sketch
@@ -57,6 +58,7 @@ class SetCheck:
     pairs: tuple[tuple[str, int], ...]  # as a listing names them
     classes: NDArray[np.int64]  # predicted
     listing: ImageSource | None  # where the images can be read again; None for prepared tensors
+    prints: Prints
 
     @property
     def judged(self) -> dict[str, SetScores]:
@@ -178,14 +180,15 @@ def check_guard(
 
 
 def _count_used(check: Check, id: Given) -> int:
-    """How many ID images the guard's sketches have, or its calibration scores, where most are among these."""
+    """How many ID images the guard's sketches or prints have, or its calibration scores, where most are among these."""
     about, listing = check.guard.about, check.inside.listing
-    by_score = math.ceil(check.known * len(check.inside.pairs)) if check.known > SAME else 0
+    unnamed = math.ceil(check.known * len(check.inside.pairs)) if check.known > SAME else 0
+    unnamed = max(unnamed, len(find_known(check.inside.prints, about.prints)))
     if listing is None or (isinstance(listing, Listing) and listing.given == "-"):
-        return by_score
+        return unnamed
     sketches = [each for each in (about.trained_on, about.calibrated_on, about.selection) if each is not None]
     sketch = np.unique(np.concatenate([np.empty(0, np.uint64), *sketches]))
-    return max(by_score, len(find_copies_in_sketch(open_images(id if isinstance(id, Subset) else listing), sketch)))
+    return max(unnamed, len(find_copies_in_sketch(open_images(id if isinstance(id, Subset) else listing), sketch)))
 
 
 def _name(images: Given, otherwise: str, prepared: bool) -> str:
@@ -199,12 +202,15 @@ def _name(images: Given, otherwise: str, prepared: bool) -> str:
 def _checked(guard: Fitted, source: OpenNet, images: Given, name: str, run: RunOptions, prepared: bool) -> SetCheck:
     parts: list[Any] = []
     others: list[Any] = []
+    prints: list[Prints] = []
     unreadable: dict[str, str] = {}
     pairs: list[tuple[str, int]] = []
     listing = None if prepared else stream_images(images)
     given = images if listing is None else listing
     for batch in score_given(guard, source, given, run, prepared=prepared, name=name):
         parts.append(batch.decision)
+        if batch.outputs is not None:
+            prints.append(project(batch.outputs.features))
         if guard.about.baseline is not None and batch.outputs is not None:
             others.append(guard.about.baseline.decide(batch.outputs))
         unreadable |= {batch.pairs[row][0]: why for row, why in sorted(batch.errors.items())}
@@ -214,7 +220,7 @@ def _checked(guard: Fitted, source: OpenNet, images: Given, name: str, run: RunO
         raise InputError(f"no image of {name} can be read; {path}: {why}")
     softmax = None if guard.about.baseline is None else _scores(others)
     classes = np.concatenate([part.classes.cpu().numpy() for part in parts])
-    return SetCheck(name, _scores(parts), softmax, unreadable, tuple(pairs), classes, listing)
+    return SetCheck(name, _scores(parts), softmax, unreadable, tuple(pairs), classes, listing, np.concatenate(prints))
 
 
 def _scores(parts: list[Any]) -> SetScores:

@@ -50,6 +50,7 @@ class About(Value):
     trained_on: Annotated[NDArray[np.uint64], Sizes("R")] | None = None
     calibrated_on: Annotated[NDArray[np.uint64], Sizes("Q")] | None = None
     selection: Annotated[NDArray[np.uint64], Sizes("S")] | None = None
+    prints: Annotated[NDArray[np.float32], Sizes("P F")] | None = None  # of the training and selection images
     probe: Annotated[NDArray[np.float32], Sizes("L")] | None = None  # logits of a fixed image (`compute_probe`)
 
 

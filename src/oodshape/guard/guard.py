@@ -39,8 +39,9 @@ from oodshape.guard.export.onnx import ExportReport, export_guard
 from oodshape.guard.fit.collect import PartFiles, list_part_files, load_parts, resolve_recipe
 from oodshape.guard.fit.extractor import Extractor
 from oodshape.guard.fit.fit import find_class_names, fit_detector, name_model
+from oodshape.guard.fit.prints import make_prints
 from oodshape.guard.fit.sanity import check_sanity
-from oodshape.guard.fit.split import TRAINED, refuse_copies, split_collected, split_images, split_tensors
+from oodshape.guard.fit.split import TRAINED, refuse_copies, refuse_prints, split_collected, split_images, split_tensors
 from oodshape.guard.fitted import About, Fitted, compute_probe
 from oodshape.guard.live import Live
 from oodshape.guard.scoring.score_images import score_images
@@ -160,8 +161,12 @@ class Guard(Fitted):
             else:
                 found = split_collected(extractor, collected, calibrate, alpha)
         held_out = calibrate is not None
+        trained = make_prints(found.train) if held_out else make_prints(found.train, found.held_out)
+        if held_out:
+            refuse_prints(found.held_out, trained, TRAINED)
         detector, baseline = fit_detector(found, method, recipe, alpha, per_class=per_class, held_out=held_out)
         trained_on, calibrated_on = found.sketches()
+        selects = len(detector.held_out()[0]) < len(found.held_out)
         about = About(
             preprocessing=preprocessing,
             network=source.classifier.fingerprint,
@@ -181,7 +186,8 @@ class Guard(Fitted):
             probe=compute_probe(source.classifier, found.shape),
             trained_on=trained_on,
             calibrated_on=calibrated_on,
-            selection=calibrated_on if len(detector.held_out()[0]) < len(found.held_out) else None,
+            selection=calibrated_on if selects else None,
+            prints=np.concatenate([trained, make_prints(found.held_out)]) if selects else trained,
             sanity=check_sanity(source.classifier, detector, found.sanity, found.train, found.held_out),
         )
         return cls(detector, about)
@@ -197,6 +203,8 @@ class Guard(Fitted):
         **options: Unpack[CalibrateKeywords],
     ) -> Guard:
         """Calibrate a new threshold without fitting again; what is not given stays as it was.
+
+        Images that fit used are refused, also in another lossless file format; recompressed ones are not recognised.
 
         Args:
             images: The new calibration set. It must be like the images to come, and the network must not have been
@@ -228,6 +236,7 @@ class Guard(Fitted):
         source = replace(self, about=about).open_network(model, opening)
         alpha = detector.held_out()[1] if alpha is None else alpha
         features, sketch = self._read(source, images, alpha, options)
+        refuse_prints(features, about.prints, SELECTED)
         check_enough(len(features), alpha)
         grouped = detector.groups is not None if per_class is None else per_class
         baseline = None if about.baseline is None else about.baseline.calibrate(features, alpha)

@@ -21,6 +21,7 @@ from oodshape.features.training_sums import TrainingSums
 from oodshape.guard.fit.collect import collect_part
 from oodshape.guard.fit.extractor import Extractor, warn_of_unreadable
 from oodshape.guard.fit.parts import HELD_OUT, Collected
+from oodshape.guard.fit.prints import Prints, find_known, make_prints
 from oodshape.guard.fit.sanity import Batches, sanity_images, sanity_tensors
 from oodshape.images import identity
 from oodshape.images.duplicates import SKETCH, find_copies, find_copies_in_sketch, join_sketches, make_sketch
@@ -206,6 +207,12 @@ def refuse_copies(names: list[str], of: int, others: str = TRAINED, *, at_least:
             f"{count} of the {of} calibration images are {others}, such as {min(names)}; calibrate "
             "on images that were used for nothing else, or leave them out"
         )
+
+
+def refuse_prints(calibration: Features, known: Prints | None, others: str) -> None:
+    """An error where the pixels of calibration images are those of other images, in files of any format."""
+    rows = find_known(make_prints(calibration, most=len(calibration)), known)
+    refuse_copies([f"image {row}" for row in rows], len(calibration), others)
 
 
 def check_enough_to_split(n: int, alpha: float) -> None:
