@@ -12,7 +12,7 @@ import os
 from collections.abc import Iterator
 from dataclasses import replace
 from hashlib import blake2b
-from itertools import chain, islice
+from itertools import islice
 from pathlib import Path
 from typing import IO, Any, TextIO
 
@@ -26,7 +26,6 @@ from oodshape.core.progress import progress_bar
 from oodshape.core.values import encode_value
 from oodshape.guard.fitted import Fitted
 from oodshape.guard.scoring.score_formats import (
-    COLUMNS,
     Counts,
     OnRow,
     ShardNote,
@@ -109,12 +108,7 @@ def score_to_stream(
             if counts.images % run.batch_size == 0:
                 file.flush()
 
-    rows_left = cells()
-    first = list(islice(rows_left, 1))  # before the header: without any image there is nothing to write
-    if json_lines:
-        write_json_lines(chain(first, rows_left), file)
-    else:
-        write_csv(chain(first, rows_left), file, COLUMNS)
+    (write_json_lines if json_lines else write_csv)(cells(), file)
     return counts
 
 
