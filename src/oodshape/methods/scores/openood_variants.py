@@ -6,7 +6,7 @@ The fitted scores are those of the other files; only what they are fitted on dif
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
 import numpy as np
 import torch
@@ -86,15 +86,6 @@ class WholeVim(Vim):
 Array = NDArray[Any]
 
 
-class _Spread(NamedTuple):
-    """Where the classes lie, and how images lie around them and around the mean of all."""
-
-    center: Array  # [M]
-    means: Array  # [K, M]: of the classes that have images
-    within: Array  # [M, M]: whitening of images around the means of their classes
-    around: Array  # [M, M]: whitening of images around the mean of all
-
-
 class EmpiricalMds(Mds):
     """-min_c (z - mu_c)' S^-1 (z - mu_c) with S the covariance itself, over n images, pseudo-inverted.
 
@@ -110,20 +101,19 @@ class EmpiricalMds(Mds):
         return frozenset() if self.classes == "predicted" else CHECKED
 
     def fit(self, train: Training) -> Clusters:
-        found = _spread(train, self.classes)
-        return Clusters(found.center, found.within, (found.means - found.center) @ found.within, unit=False)
+        return _fit_gaussians(train, self.classes)[0]
 
 
 class EmpiricalRmds(EmpiricalMds):
     """EmpiricalMds minus the same with one Gaussian over all images."""
 
     def fit(self, train: Training) -> RelativeClusters:
-        found = _spread(train, self.classes)
-        means = (found.means - found.center) @ found.within
-        return RelativeClusters(found.center, found.within, means, found.around, unit=False)
+        fitted, around = _fit_gaussians(train, self.classes)
+        return RelativeClusters(fitted.center, fitted.whitening, fitted.means, around, unit=False)
 
 
-def _spread(train: Training, classes: Classes) -> _Spread:
+def _fit_gaussians(train: Training, classes: Classes) -> tuple[Clusters, Array]:
+    """(The classes that have images by the covariance within them, [M, M] whitening of images around their mean)."""
     features = train.features
     labelled = classes != "predicted" and uses_labels(train.moments(CHECKED), classes)
     which = features.labels if labelled and features.labels is not None else features.predictions
@@ -141,7 +131,9 @@ def _spread(train: Training, classes: Classes) -> _Spread:
         within.addmm_(apart.T, apart)
         apart = z - center
         around.addmm_(apart.T, apart)
-    return _Spread(center.numpy(), means[counts > 0].numpy(), _whitening(within / n), _whitening(around / n))
+    whitening = _whitening(within / n)
+    clusters = Clusters(center.numpy(), whitening, (means[counts > 0] - center).numpy() @ whitening, unit=False)
+    return clusters, _whitening(around / n)
 
 
 def _whitening(covariance: Tensor) -> Array:
