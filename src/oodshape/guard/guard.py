@@ -148,18 +148,15 @@ class Guard(Fitted):
             found = split_tensors(
                 source.classifier, images, calibrate, alpha, limit, recipe.wants_proxy, cache, run.progress
             )
-        else:
-            collected = None if parts is None else load_parts(source, list_part_files(parts), recipe, preprocessing)
-            if collected is None:
-                preprocessing = preprocessing or native_preprocessing(source.native)
-            else:
-                preprocessing, upright = collected.made.preprocessing, collected.made.upright
-                head = collected.made.head
+        elif parts is None:
+            preprocessing = preprocessing or native_preprocessing(source.native)
             extractor = Extractor(source.classifier, preprocessing, upright, run, cache)
-            if collected is None:
-                found = split_images(extractor, images, calibrate, recipe, alpha, limit)
-            else:
-                found = split_collected(extractor, collected, calibrate, alpha)
+            found = split_images(extractor, images, calibrate, recipe, alpha, limit)
+        else:
+            collected = load_parts(source, list_part_files(parts), recipe, preprocessing)
+            preprocessing, upright, head = collected.made.preprocessing, collected.made.upright, collected.made.head
+            extractor = Extractor(source.classifier, preprocessing, upright, run, cache)
+            found = split_collected(extractor, collected, calibrate, alpha)
         held_out = calibrate is not None
         trained = make_prints(found.train) if held_out else make_prints(found.train, found.held_out)
         if held_out:
