@@ -69,7 +69,7 @@ def test_the_page_holds_every_figure(html: str) -> None:
             assert values[place : place + 3] == pytest.approx([found.value, found.low, found.high], abs=1e-6)
     assert not rows
     text = "".join(Page(html).text)
-    for note in ("photos: no folder data/photos", "Only a subset was used: at most 200 images of each set."):
+    for note in ("photos: no folder data/photos", "only a subset was used: at most 200 images of each set"):
         assert note in text
 
 

@@ -6,21 +6,20 @@ JSON that stands in the page, so that they follow the reader's filters.
 
 from __future__ import annotations
 
-import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from html import escape
 from pathlib import Path
 from typing import Any
 
-from oodshape.benchmark.results import RunResults
+from oodshape.benchmark.results import Row, RunResults
 from oodshape.core.text import format_count
 from oodshape.methods.describe import find_titles
 from oodshape.methods.records import FEATURED, RECORDS
 from oodshape.metrics.detection import Estimate
 from oodshape.metrics.registry import DEFAULT_METRICS, ERROR, MAIN, METRICS, UNITS, Metric
 from oodshape.report.method_styles import BLOCKS, display_name, method_style, table_block
-from oodshape.report.pages.html import document, page_json, read_web, section, write_html
+from oodshape.report.pages.html import definitions, fill_template, page_json, write_page
 from oodshape.report.tables.table import DEFAULT_COLUMNS, Column, Table, list_caveats, list_skipped, make_table
 
 SCRIPTS = ("elements.js", "data.js", "filters.js", "table.js", "charts.js", "state.js", "top.js", "page.js")
@@ -48,7 +47,7 @@ def page_data(results: RunResults, columns: Sequence[Column] = DEFAULT_COLUMNS) 
         "models": _models(results),
         "ours": methods.get(FEATURED),
         "methods": _methods(results),
-        "oods": [{"name": row.ood, "group": row.group, "n": row.n_ood} for row in _first(results, "ood").values()],
+        "oods": [{"name": row.ood, "group": row.group, "n": row.n_ood} for row in _first(results, "ood")],
         "rows": [
             [models[row.model], methods[row.method], oods[row.ood]]
             + [number for metric in metrics for number in _numbers(row.metrics.get(metric.name))]
@@ -101,12 +100,10 @@ def _places(names: Iterable[str]) -> dict[str, int]:
     return {name: place for place, name in enumerate(names)}
 
 
-def _first(results: RunResults, column: str) -> dict[str, Any]:
+def _first(results: RunResults, column: str) -> list[Row]:
     """The first row of each entry of a column."""
-    found: dict[str, Any] = {}
-    for row in results.rows:
-        found.setdefault(getattr(row, column), row)
-    return found
+    first = {getattr(row, column): row for row in reversed(results.rows)}
+    return [first[name] for name in dict.fromkeys(getattr(row, column) for row in results.rows)]
 
 
 def _models(results: RunResults) -> list[dict[str, Any]]:
@@ -118,7 +115,7 @@ def _models(results: RunResults) -> list[dict[str, Any]]:
             "id": row.n_id,
             "accuracy": None if row.id_accuracy is None else round(row.id_accuracy, 4),
         }
-        for row in _first(results, "model").values()
+        for row in _first(results, "model")
     ]
 
 
@@ -153,46 +150,35 @@ def write_benchmark_page(
         "main": escape(MAIN.head),
         "metrics": "".join(f"<li>{escape(metric.note)}</li>" for metric in METRICS.values()),
         "notes": "".join(f"<li>{escape(note)}</li>" for note in _notes(results, overview)),
-        "caveat": _caveat(results),
         "skipped": _skipped(results),
-        "links": "".join(f'<a href="#{name}">{head}</a> ' for name, (head, _) in more.items()),
-        "more": "\n".join(section(name, head, body) for name, (head, body) in more.items()),
-        "origin": _facts(results.provenance),
+        "origin": definitions(results.provenance.items()),
         "data": page_json(page_data(results, columns)),
     }
-    body = re.sub(r"\{\{(\w+)\}\}", lambda found: parts[found[1]], read_web("page.html").rstrip())
     # behind the script, which draws the table before these have come
     later = "".join(
         f'<script type="application/json" id="curves-{place}">{page_json(each)}</script>\n'
         for place, each in enumerate(collect_curves(results))
         if each
     )
-    write_html(path, document(overview.title, body, SCRIPTS, "page_wide.css", later))
+    write_page(path, overview.title, fill_template("page.html", parts, more), SCRIPTS, "page_wide.css", later)
 
 
 def _sub(results: RunResults) -> str:
     """What was measured, in one line."""
-    groups = Counter(row.group for row in _first(results, "ood").values())
+    groups = Counter(row.group for row in _first(results, "ood"))
     kinds = ", ".join(f"{count} {group}" for group, count in groups.items())
     networks = format_count(len(results.names("model")), "network")
     methods = format_count(len(results.names("method")), "method")
-    return f"{networks} · {format_count(groups.total(), 'OOD set')} ({kinds}) · {methods} · fitted on ID images only"
+    sets = f"{format_count(groups.total(), 'OOD set')} ({kinds})"
+    limit = results.provenance.get("settings", {}).get("limit")
+    subset = "" if limit is None else f" · only a subset was used: at most {limit} images of each set"
+    return f"{networks} · {sets} · {methods} · fitted on ID images only{subset}"
 
 
 def _notes(results: RunResults, overview: Table) -> list[str]:
     """Notes that a reader needs before comparing."""
     incomplete = any(entry.mark or not entry.over for line in overview.lines for entry in line.entries)
     return [note for note in list_caveats(results, incomplete) if note not in list_skipped(results)]
-
-
-def _caveat(results: RunResults) -> str:
-    """That only a part of the images was used, where that is so."""
-    limit = results.provenance.get("settings", {}).get("limit")
-    return (
-        f"<p><b>Only a subset was used</b>: at most {escape(str(limit))} images of each set.</p>"
-        if limit is not None
-        else ""
-    )
 
 
 def _skipped(results: RunResults) -> str:
@@ -203,16 +189,3 @@ def _skipped(results: RunResults) -> str:
     names = escape(", ".join(what for what, _ in left_out))
     reasons = "".join(f"<li>{escape(what)}: {escape(why)}</li>" for what, why in left_out)
     return f'<details class="notes"><summary>Not measured: {names}</summary><ul>{reasons}</ul></details>'
-
-
-def _facts(facts: Mapping[str, Any]) -> str:
-    """A list of names and values, in which long lists can be opened."""
-    parts = []
-    for name, value in facts.items():
-        if isinstance(value, Mapping):
-            count = "1 entry" if len(value) == 1 else f"{len(value)} entries"
-            inner = f"<details><summary>{count}</summary>{_facts(value)}</details>" if value else "none"
-        else:
-            inner = escape(str(value))
-        parts.append(f"<dt>{escape(name)}</dt><dd>{inner}</dd>")
-    return f"<dl>{''.join(parts)}</dl>"

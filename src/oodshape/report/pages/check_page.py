@@ -11,9 +11,9 @@ from oodshape.metrics.detection import Estimate
 from oodshape.metrics.registry import DEFAULT_METRICS, MAIN
 from oodshape.metrics.significance import mcnemar
 from oodshape.networks.loading import OpenNet
-from oodshape.report.pages.html import banner, html_table, tiles, write_html
-from oodshape.report.pages.scored_data import SHOWN, collect_set, describe_images, roc_curves, scored_data
-from oodshape.report.pages.scored_page import Origin, render_scored_page
+from oodshape.report.pages.html import banner, html_table, tiles
+from oodshape.report.pages.scored_data import SHOWN, collect_set, describe_images, roc_curves
+from oodshape.report.pages.scored_page import Origin, list_unreadable, write_scored_sets
 from oodshape.report.pages.scored_set import CLEAR, Role
 
 HEAD = ["set", "detector", "images", "accepted", *(metric.head for metric in DEFAULT_METRICS)]
@@ -64,20 +64,15 @@ def write_check_page(
         (scored, each.listing) for scored, (each, _) in zip(scored_sets, sets, strict=True) if each.listing is not None
     ]
     items = [] if source is None or len(seen) < len(sets) else describe_images(check.guard, source, seen)
-    data = scored_data(check.guard, scored_sets, items) | {"roc": roc_curves(check)}
     table = html_table(HEAD, check_rows(check), "Figures by set and detector")
     note = f"{NOTE} The threshold of the MSP baseline was calibrated on the same images for the same alpha."
     more = {"table": ("Figures and ROC curves", f'{table}<p class="soft">{escape(note)}</p><div id="roc"></div>')}
-    if check.unreadable:
-        lines = [[file, why] for file, why in check.unreadable.items()]
-        more["unreadable"] = (
-            f"Unreadable: {len(lines):,}",
-            html_table(["file", "why"], lines[:100], "Unreadable images"),
-        )
-    origin, model = origin or Origin(), check.guard.about.model or "a network given in Python"
-    title = f"Check: {model}, {Path(origin.guard).name or 'a guard in memory'}"
+    more |= list_unreadable(list(check.unreadable.items()), len(check.unreadable))
+    title = f"Check: {check.guard.about.model or 'a network given in Python'}"
     top = [banner(*describe_decision(check)), tiles(_numbers(check)), "<h2>OOD sets</h2>", _render_sets(check)]
-    write_html(path, render_scored_page(title, "\n".join(top), check.guard, scored_sets, data, origin, more))
+    write_scored_sets(
+        path, title, "\n".join(top), check.guard, scored_sets, items, origin or Origin(), more, roc=roc_curves(check)
+    )
 
 
 def describe_decision(check: Check) -> tuple[str, str, str]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from base64 import b64encode
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from hashlib import sha256
 from html import escape
 from importlib.resources import files
@@ -21,14 +22,28 @@ def read_web(name: str) -> str:
     return (files(__package__) / "web" / name).read_text(encoding="utf-8")
 
 
-def document(title: str, body: str, scripts: Sequence[str], style: str, later: str = "") -> str:
-    """A whole page: the head with the style of all pages and its own, the body, the files of scripts, the only ones to
-    run, and what they may do without at first."""
+def fill_template(name: str, parts: Mapping[str, str], sections: Mapping[str, tuple[str, str]]) -> str:
+    """The text of a file in `web` with `parts` in the places of their names: {{name}}.
+
+    `sections` are further sections by id, as (title, body): {{links}} lead to them, {{more}} are the sections.
+    """
+    links = "".join(f'<a href="#{each}">{head}</a> ' for each, (head, _) in sections.items())
+    more = "\n".join(
+        f'<section id="{each}" aria-labelledby="{each}-title">\n<h2 id="{each}-title">{head}</h2>\n{body}\n</section>'
+        for each, (head, body) in sections.items()
+    )
+    known = {**parts, "links": links, "more": more}
+    return re.sub(r"\{\{(\w+)\}\}", lambda found: known[found[1]], read_web(name).rstrip())
+
+
+def write_page(path: str | Path, title: str, body: str, scripts: Sequence[str], style: str, later: str = "") -> None:
+    """Write a whole page atomically: the head with the style of all pages and its own, the body, the files of scripts,
+    the only ones to run, and what they may do without at first."""
     script = "\n".join(map(read_web, scripts))
     digest = b64encode(sha256(script.encode()).digest()).decode()
     policy = f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
     styles = page_css() + read_web("page.css") + read_web(style)
-    return (
+    text = (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
@@ -36,6 +51,8 @@ def document(title: str, body: str, scripts: Sequence[str], style: str, later: s
         f'<body>\n<a class="skip" href="#main">Skip to content</a>\n{body}\n'
         f"<script>{script}</script>\n{later}</body>\n</html>\n"
     )
+    with replacing(path) as temporary:
+        temporary.write_text(text, encoding="utf-8", errors="replace")
 
 
 def banner(kind: str, head: str, body: str) -> str:
@@ -49,17 +66,18 @@ def tiles(found: Iterable[tuple[str, str, str]]) -> str:
     return f'<div class="tiles">{"".join(parts)}</div>'
 
 
-def section(name: str, head: str, body: str) -> str:
-    """A section with a heading; `name` is its id."""
-    return (
-        f'<section id="{name}" aria-labelledby="{name}-title">\n<h2 id="{name}-title">{head}</h2>\n{body}\n</section>'
-    )
-
-
-def write_html(path: str | Path, text: str) -> None:
-    """Write a page atomically."""
-    with replacing(path) as temporary:
-        temporary.write_text(text, encoding="utf-8", errors="replace")
+def definitions(facts: Iterable[tuple[str, Any]]) -> str:
+    """A list of names and values, in which tables can be opened."""
+    parts = []
+    for name, value in facts:
+        if isinstance(value, Mapping):
+            count = "1 entry" if len(value) == 1 else f"{len(value)} entries"
+            rows = definitions(value.items())
+            inner = f"<details><summary>{count}</summary>{rows}</details>" if value else "none"
+        else:
+            inner = escape(str(value))
+        parts.append(f"<dt>{escape(name)}</dt><dd>{inner}</dd>")
+    return f"<dl>{''.join(parts)}</dl>"
 
 
 def page_json(data: Any) -> str:
@@ -83,7 +101,6 @@ def html_table(head: Sequence[str], rows: Sequence[Sequence[str]], label: str = 
     lines = ["".join(f"<td{kind}>{escape(cell)}</td>" for kind, cell in zip(kinds, row, strict=True)) for row in rows]
     body = "".join(f"<tr>{line}</tr>\n" for line in lines)
     return (
-        '<div class="scroll" tabindex="0" role="region" aria-label="'
-        f'{escape(label)}"><table>'
+        f'<div class="scroll" tabindex="0" role="region" aria-label="{escape(label)}"><table>'
         f"<thead><tr>{top}</tr></thead>\n<tbody>{body}</tbody></table></div>"
     )

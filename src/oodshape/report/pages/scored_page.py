@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import re
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from html import escape
@@ -19,7 +18,7 @@ from oodshape.methods.detector import Detector
 from oodshape.metrics.conformal import rejected_count_limits
 from oodshape.networks.loading import OpenNet
 from oodshape.report.method_styles import display_name
-from oodshape.report.pages.html import banner, document, html_table, page_json, read_web, section, write_html
+from oodshape.report.pages.html import banner, definitions, fill_template, html_table, page_json, write_page
 from oodshape.report.pages.scored_data import SHOWN, Images, describe_images, scored_data
 from oodshape.report.pages.scored_set import ScoredSet, ShownImage, class_tables
 
@@ -35,16 +34,23 @@ class Origin:
     guard: str = ""  # its file
 
 
-def render_scored_page(
+def write_scored_sets(
+    path: str | Path,
     title: str,
     top: str,
     guard: Fitted,
     sets: Sequence[ScoredSet],
-    data: Mapping[str, Any],
+    items: Sequence[Mapping[str, Any]],
     origin: Origin,
     more: Mapping[str, tuple[str, str]],
-) -> str:
-    """Return the HTML of the page: `top` is the decision, `more` sections by id as (title, body); all are HTML."""
+    **charts: Any,
+) -> None:
+    """Write the page: `top` is the decision, `more` sections by id as (title, body); all are HTML.
+
+    `items` come from `describe_images`; `charts` is further data for the page to draw.
+    """
+    title = f"{title}, {Path(origin.guard).name or 'a guard in memory'}"
+    data = scored_data(guard, [each for each in sets if len(each)], items) | charts
     kinds = {"id": "ID", "ood": "OOD", "new": "scored"}
     counts = {kind: sum(len(each) for each in sets if each.role == role) for role, kind in kinds.items()}
     images = " and ".join(f"{count:,} {kind}" for kind, count in counts.items() if count)
@@ -55,15 +61,18 @@ def render_scored_page(
         "title": escape(title),
         "sub": escape(f"method {method} · {calibrated:,} calibration images · {images or 'no'} images"),
         "top": top,
-        "shown": escape(_shown(sets, len(data["items"]))),
+        "shown": escape(_shown(sets, len(items))),
         "groups": class_tables(sets),
-        "links": "".join(f'<a href="#{name}">{head}</a> ' for name, (head, _) in more.items()),
-        "more": "\n".join(section(name, head, body) for name, (head, body) in more.items()),
-        "origin": _definitions([*_facts(guard, origin), *lines(guard)]),
+        "origin": definitions(fact for fact in (*_facts(guard, origin), *lines(guard)) if fact[1]),
         "data": page_json({**data, "guard": shlex.quote(Path(origin.guard).name or "guard.safetensors")}),
     }
-    body = re.sub(r"\{\{(\w+)\}\}", lambda found: parts[found[1]], read_web("scored.html").rstrip())
-    return document(title, body, SCRIPTS, "scored.css")
+    write_page(path, title, fill_template("scored.html", parts, more), SCRIPTS, "scored.css")
+
+
+def list_unreadable(rows: Sequence[tuple[str, str]], count: int) -> dict[str, tuple[str, str]]:
+    """The section on images that could not be read, the first of them as (file, why); none if there are none."""
+    table = html_table(["file", "why"], rows[:BROKEN], "Unreadable images")
+    return {"unreadable": (f"Unreadable: {count:,}", table)} if count else {}
 
 
 def _facts(guard: Fitted, origin: Origin) -> list[tuple[str, str]]:
@@ -73,11 +82,6 @@ def _facts(guard: Fitted, origin: Origin) -> list[tuple[str, str]]:
     network = f"{about.model or 'given in Python'}{weights} ({about.network})"
     when = date.today().isoformat()
     return [("network", network), ("guard", origin.guard or "in memory"), ("date", when), ("command", origin.command)]
-
-
-def _definitions(rows: Iterable[tuple[str, Any]]) -> str:
-    found = (f"<dt>{escape(name)}</dt><dd>{escape(str(value))}</dd>" for name, value in rows if value)
-    return f"<dl>{''.join(found)}</dl>"
 
 
 def _shown(sets: Sequence[ScoredSet], items: int) -> str:
@@ -115,16 +119,9 @@ def write_scored_page(
 ) -> None:
     """Write the page; the shown images are read again from `images`."""
     scored = seen.scored
-    more = {}
-    if seen.unreadable:
-        table = html_table(["file", "why"], seen.broken, "Unreadable images")
-        more["unreadable"] = (f"Unreadable: {seen.unreadable:,}", table)
     items = describe_images(guard, source, [(scored, images)])
-    title = f"Scores: {scored.name}, {Path(origin.guard).name or 'a guard in memory'}"
-    data = scored_data(guard, [scored] if len(scored) else [], items)
-    write_html(
-        path, render_scored_page(title, banner(*_verdict(scored, guard.detector)), guard, [scored], data, origin, more)
-    )
+    top, more = banner(*_verdict(scored, guard.detector)), list_unreadable(seen.broken, seen.unreadable)
+    write_scored_sets(path, f"Scores: {scored.name}", top, guard, [scored], items, origin, more)
 
 
 def _verdict(scored: ScoredSet, detector: Detector) -> tuple[str, str, str]:

@@ -23,7 +23,7 @@ from oodshape.guard.watch.watch import MIDDLE, Watch
 from oodshape.images.decode.preprocessing import make_thumbnail
 from oodshape.images.decode.read import open_image
 from oodshape.images.sources.storage import is_remote
-from oodshape.report.pages.html import banner, document, page_json, section, tiles, write_html
+from oodshape.report.pages.html import banner, fill_template, page_json, tiles, write_page
 
 SCRIPTS = ("elements.js", "watch.js")
 POINTS = 60  # of a curve, where the history has more
@@ -43,17 +43,12 @@ def write_watch_page(watch: Watch, path: str | Path, rejected: Iterable[tuple[in
     history, test = watch.history, watch.rejection
     listed = Path(path).with_name(f"{Path(path).stem}-rejected.csv")
     count, shown = _write_list(listed, rejected)
-    top = [
-        "<h1>Watch</h1>",
-        f'<p class="soft">{history.seen:,} images · target false rejection rate {100 * watch.alpha:g} % · '
-        f"{watch.n_calibration:,} calibration images</p>",
-        _decision(watch, listed.name if count else ""),
-    ]
-    parts: dict[str, tuple[str, str]] = {}
+    top = _decision(watch, listed.name if count else "")
+    sections: dict[str, tuple[str, str]] = {}
     data: dict[str, Any] = {"charts": []}
     if history.seen:
         sizes, counts, low = _points(history)
-        top.append(tiles(_numbers(watch, int(sizes[-RECENT:].sum()), int(counts[-RECENT:].sum()))))
+        top += "\n" + tiles(_numbers(watch, int(sizes[-RECENT:].sum()), int(counts[-RECENT:].sum())))
         events = [{"kind": each.kind, "image": each.image, "began": each.began} for each in history.events]
         data |= {"sizes": sizes.tolist(), "events": events}
         for name, head, what, hits, allowed in (
@@ -63,15 +58,13 @@ def write_watch_page(watch: Watch, path: str | Path, rejected: Iterable[tuple[in
             data["charts"].append({"id": f"{name}-chart", "what": what, "counts": hits.tolist(), "allowed": allowed})
             note = f"{int(sizes[0]):,} images per point; shaded, allowed: up to {format_rate(allowed)}"
             note += "; dotted: estimated start of the change" if history.events else ""
-            parts[name] = head, f'<figure><div id="{name}-chart"></div><figcaption>{note}</figcaption></figure>'
+            sections[name] = head, f'<figure><div id="{name}-chart"></div><figcaption>{note}</figcaption></figure>'
     if count:
-        parts["rejected"] = "Rejected since the change", _pictures(shown, count)
-    links = "".join(f'<a href="#{name}">{head}</a> ' for name, (head, _) in parts.items())
-    theme = '<button type="button" id="theme" class="chip">Dark</button>'
-    body = "\n".join([*top, *(section(name, head, text) for name, (head, text) in parts.items())])
-    end = f'<script type="application/json" id="data">{page_json(data)}</script>'
-    text = f'<header><nav aria-label="Sections">{links}</nav>{theme}</header>\n<main id="main">\n{body}\n</main>\n{end}'
-    write_html(path, document("Watch", text, SCRIPTS, "scored.css"))
+        sections["rejected"] = "Rejected since the change", _pictures(shown, count)
+    sub = f"{history.seen:,} images · target false rejection rate {100 * watch.alpha:g} % · "
+    sub += f"{watch.n_calibration:,} calibration images"
+    body = fill_template("watch.html", {"sub": sub, "top": top, "data": page_json(data)}, sections)
+    write_page(path, "Watch", body, SCRIPTS, "scored.css")
     return listed if count else None
 
 
