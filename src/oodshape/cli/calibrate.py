@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -16,7 +15,7 @@ from oodshape.cli.shared_options import (
     check_inputs,
     resolve_device,
 )
-from oodshape.cli.terminal import say, show_json, show_progress, warnings_as_lines
+from oodshape.cli.terminal import say, show_json, warnings_as_lines
 from oodshape.core.errors import InputError
 from oodshape.core.files import check_writable
 from oodshape.core.options import CacheOptions, ImageOptions, ModelOptions, RunOptions
@@ -66,8 +65,8 @@ def calibrate(
         from oodshape.images.sources.open_images import in_column
 
         check_inputs(images, alpha=alpha)
-        run = replace(running, progress=show_progress(json))
-        made = recalibrate(GuardedFile(guard, provider=provider), out, in_column(images, reading.column), alpha, run)
+        given = in_column(images, reading.column)
+        made = recalibrate(GuardedFile(guard, provider=provider), out, given, alpha, running)
         if json:
             show_json(vars(made) | {"out": str(out)})
             return
@@ -86,7 +85,7 @@ def calibrate(
             per_class=per_class,
             cache=cache_folder(keeping.cache),
             **vars(reading),
-            **(vars(running) | {"progress": show_progress(json)}),
+            **vars(running),
             **vars(opening if images is None else resolve_device(opening)),
         )
     after.save(out)

@@ -14,7 +14,7 @@ from oodshape.cli.shared_options import (
     check_inputs,
     resolve_device,
 )
-from oodshape.cli.terminal import UNREADABLE, command_line, console, say, show_json, show_progress, warnings_as_lines
+from oodshape.cli.terminal import UNREADABLE, command_line, console, say, show_json, warnings_as_lines
 from oodshape.core.files import check_writable
 from oodshape.core.options import ImageOptions, ModelOptions, RunOptions, SubsetOptions
 
@@ -52,9 +52,7 @@ def check(
     sets = dict(zip(names if len(set(names)) == len(names) else ood, ood, strict=True))
     with warnings_as_lines():
         source = fitted.open_network(model, resolve_device(opening))
-        found = fitted.check(
-            id, sets, source, **vars(subset), **vars(reading), **(vars(running) | {"progress": show_progress(json)})
-        )
+        found = fitted.check(id, sets, source, **vars(subset), **vars(reading), **vars(running))
     if out is not None:
         write_check_page(found, out, source, Origin(command_line(), str(guard)))
     if json:

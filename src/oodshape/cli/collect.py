@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -17,7 +16,7 @@ from oodshape.cli.shared_options import (
     parse_preprocessing,
     resolve_device,
 )
-from oodshape.cli.terminal import say, show_progress, warnings_as_lines
+from oodshape.cli.terminal import say, warnings_as_lines
 from oodshape.core.files import check_writable
 from oodshape.core.options import CacheOptions, HeadOptions, ImageOptions, ModelOptions, RunOptions, SubsetOptions
 from oodshape.core.text import format_count
@@ -73,7 +72,7 @@ def collect(
             upright=upright,
             limit=subset.limit,
             cache=keeping.cache,
-            run=replace(running, progress=show_progress()),
+            run=running,
         )
     lost = f", {part.lost:,} of them unreadable" if part.lost else ""
     which = "this part" if mine.shards == 1 else f"all {mine.shards} parts"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from oodshape.cli.shared_options import ON_ANY_DEVICE, GuardOption, ModelOption, check_inputs, resolve_device
-from oodshape.cli.terminal import say, show_progress
+from oodshape.cli.terminal import say
 from oodshape.core.files import check_writable
 from oodshape.core.options import ModelOptions
 
@@ -32,5 +32,5 @@ def export(
     from oodshape.guard.guard import Guard
 
     fitted = Guard.load(guard, trust_code=opening.trust_code)
-    report = fitted.export(out, model, images=images, progress=show_progress(), **vars(resolve_device(opening)))
+    report = fitted.export(out, model, images=images, **vars(resolve_device(opening)))
     say(str(report))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -21,7 +20,7 @@ from oodshape.cli.shared_options import (
     ray_pool,
     resolve_device,
 )
-from oodshape.cli.terminal import is_quiet, say, show_json, show_progress, warnings_as_lines
+from oodshape.cli.terminal import is_quiet, say, show_json, warnings_as_lines
 from oodshape.core.errors import InputError
 from oodshape.core.files import check_writable
 from oodshape.core.options import CacheOptions, HeadOptions, ImageOptions, ModelOptions, RunOptions, SubsetOptions
@@ -90,18 +89,17 @@ def fit(
             "upright": upright,
             "limit": subset.limit,
         }
-        run = replace(running, progress=show_progress(json))
         if pool is not None:
             from oodshape.engines.ray import fit_guard
 
             if parts or images is None or keeping.cache is not None:
                 raise InputError("the engine ray takes --images, not --parts, and keeps no features")
             given, held = (in_column(each, reading.column) for each in (images, calibrate))
-            guard, timings = fit_guard(source, given, held, run, pool=pool, **options)
+            guard, timings = fit_guard(source, given, held, running, pool=pool, **options)
             lines = [timings.line()]
         else:
             options |= {"images": images, "calibrate": calibrate, "parts": parts or None}
-            guard = Guard.fit(source, cache=cache_folder(keeping.cache), **options, **vars(reading), **vars(run))
+            guard = Guard.fit(source, cache=cache_folder(keeping.cache), **options, **vars(reading), **vars(running))
     guard.save(out)
     if json:
         show_json(facts(guard))

@@ -111,6 +111,7 @@ def common(
         limits: The largest files to read [default: pixels=48M,aspect=100,inflated=256M; K, M, G: powers of 1024].
     """
     set_quiet(quiet)
+    context.call_on_close(lambda: set_quiet(False))
     if offline and not is_offline():
         os.environ[OFFLINE] = "1"  # processes that are started have it too
         context.call_on_close(lambda: os.environ.pop(OFFLINE))

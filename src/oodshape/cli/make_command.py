@@ -21,6 +21,7 @@ import typer.core
 from typer.models import OptionInfo
 
 from oodshape.core.options import Help, ModelOptions
+from oodshape.core.progress import set_silent
 from oodshape.core.text import printable
 
 # the options of each panel of the help, in whatever command they are
@@ -48,7 +49,7 @@ def make_command(function: Callable[..., None]) -> Callable[..., None]:
     """The function as typer takes it, with one option for each field of its groups; required options stand first.
 
     A group that is the default of its parameter gives its values as the defaults of the options. {IMAGES} in the
-    docstring stands for the kinds of images that commands read.
+    docstring stands for the kinds of images that commands read. With --json no progress is shown.
     """
     hints = get_type_hints(function, include_extras=True)
     about, _, arguments = inspect.cleandoc(function.__doc__ or "").partition("\n\nArgs:\n")
@@ -67,6 +68,8 @@ def make_command(function: Callable[..., None]) -> Callable[..., None]:
 
     @wraps(function)
     def call(**given: Any) -> None:
+        if given.get("json"):
+            set_silent(True)
         for name, kind in groups.items():
             given[name] = kind(**{each.name: given.pop(each.name) for each in fields(kind) if each.name in given})
         function(**given)

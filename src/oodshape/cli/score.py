@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import typer
@@ -18,7 +17,7 @@ from oodshape.cli.shared_options import (
     ray_pool,
     resolve_device,
 )
-from oodshape.cli.terminal import UNREADABLE, command_line, say, show_json, show_progress, warnings_as_lines
+from oodshape.cli.terminal import UNREADABLE, command_line, say, show_json, warnings_as_lines
 from oodshape.core.errors import InputError
 from oodshape.core.files import check_writable
 from oodshape.core.options import ImageOptions, ModelOptions, RunOptions
@@ -76,19 +75,18 @@ def score(
     listing = stream_images(in_column(images, reading.column))
     scored_set = ScoredRows(fitted, listing.name)
     on_row = None if page is None else scored_set.add
-    run = replace(running, progress=show_progress(json))
     lines: list[str] = []
     if pool is not None:
         from oodshape.engines import ray
 
         assert out is not None
-        tally, timings = ray.score(fitted, listing, source, out, run, pool=pool)
+        tally, timings = ray.score(fitted, listing, source, out, running, pool=pool)
         lines = [timings.line()]
     elif out is None:
-        tally = score_to_stream(fitted, source, listing, any_names(sys.stdout), run, json_lines=json, on_row=on_row)
+        tally = score_to_stream(fitted, source, listing, any_names(sys.stdout), running, json_lines=json, on_row=on_row)
     else:
         mine = Shard.of(shard) if shard else None
-        tally = score_to_file(fitted, source, listing, out, run, shard=mine, on_row=on_row)
+        tally = score_to_file(fitted, source, listing, out, running, shard=mine, on_row=on_row)
     if page is not None:
         write_scored_page(fitted, source, listing, scored_set, page, Origin(command_line(), str(guard)))
     if out is not None and json:

@@ -14,7 +14,6 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from oodshape.cli.terminal import show_progress
 from oodshape.core.errors import InputError, check_fraction
 from oodshape.core.options import CacheOptions, Help, ModelOptions, RunOptions, SubsetOptions
 
@@ -82,8 +81,7 @@ class Compared(ModelOptions, SubsetOptions, CacheOptions, RunOptions):
     def as_kwargs(self) -> dict[str, Any]:
         """The same as options of a run, with the device and the cache folder that are meant."""
         resolved = resolve_device(self)
-        run = {"progress": show_progress(), "cache": cache_folder(self.cache), "models": words(self.models)}
-        return vars(resolved) | run
+        return vars(resolved) | {"cache": cache_folder(self.cache), "models": words(self.models)}
 
 
 def parse_preprocessing(text: str) -> tuple[dict[str, Any], bool]:

@@ -69,11 +69,6 @@ def is_quiet() -> bool:
     return _quiet
 
 
-def show_progress(as_json: bool = False) -> bool | None:
-    """Whether commands show progress: not with JSON or --quiet, else where standard error is a terminal."""
-    return False if as_json or is_quiet() else None
-
-
 def say(*lines: str, err: bool = False, indent: int = 0) -> None:
     """Print lines for people, whatever the names of files in them hold, unless `--quiet` was given."""
     for line in lines if not is_quiet() else ():

@@ -26,9 +26,9 @@ def progress_bar(text: str, total: int | None, show: bool | None = None, unit: s
     """Yield a function `report(done, text=...)` that updates a bar on stderr with speed and remaining time.
 
     The total may be None (unknown). Without a terminal, a line is written after `FIRST` seconds and then every `PAUSE`
-    seconds. With show=False nothing is shown.
+    seconds. With show=False, or after `set_silent`, nothing is shown.
     """
-    if show is False:
+    if show is False or _silent:
         yield lambda *_, **__: None
         return
     text = printable(text)
@@ -55,7 +55,7 @@ def announce(text: str) -> None:
 
 
 def set_silent(silent: bool) -> None:
-    """Announce nothing from now on, or announce again."""
+    """Show no progress and announce nothing from now on, or do so again."""
     global _silent
     _silent = silent
 
