@@ -9,7 +9,7 @@ from typing import Any
 
 from oodshape.benchmark.kept_scores import KeptScores
 from oodshape.core.errors import InputError
-from oodshape.core.values import check_fields
+from oodshape.core.values import Checked
 from oodshape.metrics.detection import Estimate
 from oodshape.metrics.registry import DEFAULT_METRICS, Metric, check_metrics, flatten_metrics, gather_metrics
 from oodshape.metrics.significance import LEVEL, Difference, MeanAuroc, find_tied_with_best, paired_bootstrap
@@ -20,7 +20,7 @@ ALL = ""  # in place of a name: the mean over all networks, or over all OOD sets
 
 
 @dataclass(frozen=True, kw_only=True)
-class Average:
+class Average(Checked):
     """A method's means over the OOD sets of a network, with their 95 % intervals."""
 
     model: str
@@ -29,7 +29,7 @@ class Average:
 
     def __post_init__(self) -> None:
         """Refuse impossible metrics."""
-        check_fields(self)
+        super().__post_init__()
         check_metrics(self.metrics)
 
     def flat(self) -> dict[str, Any]:
@@ -44,7 +44,7 @@ class Average:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Ties:
+class Ties(Checked):
     """The best method by AUROC on a network and an OOD set, and those that do not differ significantly from it.
 
     No difference: p >= 0.05 after correction over all pairs of methods. "" stands for the mean over all.
@@ -54,10 +54,6 @@ class Ties:
     ood: str
     best: str
     tied: tuple[str, ...]
-
-    def __post_init__(self) -> None:
-        """Refuse what is no list of names."""
-        check_fields(self)
 
 
 def find_ties(scores: KeptScores) -> Iterator[Ties]:

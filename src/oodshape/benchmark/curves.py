@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 
 from oodshape.core.errors import InputError
-from oodshape.core.values import check_fields
+from oodshape.core.values import Checked
 
 POINTS = 60  # of a ROC curve at most
 
 
 @dataclass(frozen=True, kw_only=True)
-class ScoreCurve:
+class ScoreCurve(Checked):
     """The ROC curve of one row in a few points."""
 
     model: str
@@ -25,7 +25,7 @@ class ScoreCurve:
 
     def __post_init__(self) -> None:
         """Refuse what no scores give."""
-        check_fields(self)
+        super().__post_init__()
         if len(self.fpr) != len(self.tpr):
             raise InputError(f"the curve of {self.method} on {self.model} and {self.ood} does not fit together")
 

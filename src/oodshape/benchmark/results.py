@@ -19,7 +19,7 @@ from oodshape.benchmark.comparisons import Average, Ties
 from oodshape.benchmark.curves import ScoreCurve
 from oodshape.core.errors import InputError, check_fraction
 from oodshape.core.files import CHECKSUM, checksum, reading, replacing, verify_checksum
-from oodshape.core.values import check_fields
+from oodshape.core.values import Checked
 from oodshape.methods.describe import format_short_recipe
 from oodshape.methods.detector import Method
 from oodshape.metrics.detection import Estimate
@@ -33,7 +33,7 @@ Axis = Literal["model", "ood"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Row:
+class Row(Checked):
     """One method on one model and one OOD set; metrics have 95 % intervals."""
 
     benchmark: str
@@ -53,7 +53,7 @@ class Row:
 
     def __post_init__(self) -> None:
         """Refuse impossible metrics."""
-        check_fields(self)
+        super().__post_init__()
         check_metrics(self.metrics)
         if self.id_accuracy is not None:
             check_fraction("id_accuracy", self.id_accuracy, zero=True, one=True)
@@ -78,20 +78,16 @@ class Row:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Failed:
+class Failed(Checked):
     """A method that could not be fitted on a network, or that could not score one of the sets."""
 
     model: str
     method: str
     why: str
 
-    def __post_init__(self) -> None:
-        """Refuse what is no text."""
-        check_fields(self)
-
 
 @dataclass(frozen=True)
-class RunResults:
+class RunResults(Checked):
     """All rows of a benchmark run, where they come from, what was skipped and why, and curves to draw."""
 
     rows: tuple[Row, ...]
@@ -107,7 +103,7 @@ class RunResults:
         for name in LISTS:
             object.__setattr__(self, name, tuple(getattr(self, name)))
         object.__setattr__(self, "skipped", tuple((str(what), str(why)) for what, why in self.skipped))
-        check_fields(self)
+        super().__post_init__()
         seen: set[tuple[str, str, str]] = set()
         for row in self.rows:
             key = (row.model, row.method, row.ood)

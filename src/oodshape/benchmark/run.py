@@ -101,15 +101,9 @@ def _once(prepared: Plan) -> tuple[RunResults, KeptScores]:
         raise InputError(f"no method could be run; {failed[0].method} on {failed[0].model}: {failed[0].why}")
     if not rows:
         raise InputError(f"no network could be opened; {skipped[-1][0]}: {skipped[-1][1]}")
-    settings: dict[str, Any] = {
-        "settings": benchmark.settings,
-        "limit": options.limit,
-        "seed": options.seed,
-        "seeds": options.seeds,
-        "resamples": options.resamples,
-        "data": data,
-    }
-    settings |= _departures(prepared)
+    settings: dict[str, Any] = {"settings": benchmark.settings}
+    settings |= {name: getattr(options, name) for name in ("limit", "seed", "seeds", "resamples")}
+    settings |= {"data": data, **_departures(prepared)}
     said = collect_provenance(benchmark_hash=benchmark.hash, weights=weights, methods=methods, settings=settings)
     said["run"] = run_recipe(benchmark, options, prepared.in_memory)
     with progress_bar("ties", None, options.progress):

@@ -9,15 +9,16 @@ from collections.abc import Sequence
 from dataclasses import MISSING, dataclass, fields, replace
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args
 
 from oodshape.core.errors import InputError, unknown
-from oodshape.core.files import one_line, read_short_text
+from oodshape.core.files import one_line, read_short_text, reading
+from oodshape.core.values import Checked
 
-ID_SETS = ("imagenet", "cifar10", "cifar100")  # of the paper
+PaperSet = Literal["imagenet", "cifar10", "cifar100"]
+Settings = Literal["general", "imagenet", "cifar10", "cifar100", "authors-code", "openood"]
+ID_SETS: tuple[PaperSet, ...] = get_args(PaperSet)
 AUTHORS = "authors-code"
-SETTINGS = ("general", *ID_SETS, AUTHORS, "openood")
-PREPROCESSING = ("native", "paper")
 UNCROPPED = "uncropped"
 
 NAME = re.compile(r"(?!\.)[A-Za-z0-9._-]{1,100}")
@@ -25,16 +26,16 @@ MAX_DOTS = 1000  # in a line: time and memory of tomllib grow with the square of
 
 
 @dataclass(frozen=True, kw_only=True)
-class OodSpec:
+class OodSpec(Checked):
     """An OOD set: its name in tables, where its images come from, and whether they are near or far."""
 
     name: str
     images: str
-    group: str = ""
+    group: Literal["near", "far", ""] = ""
 
 
 @dataclass(frozen=True, kw_only=True)
-class ShiftedSpec:
+class ShiftedSpec(Checked):
     """ID images of another look, which a full spectrum counts as ID.
 
     `preprocessing = "uncropped"`: they have their final size already.
@@ -42,11 +43,11 @@ class ShiftedSpec:
 
     name: str
     images: str
-    preprocessing: str = ""
+    preprocessing: Literal["uncropped", ""] = ""
 
 
 @dataclass(frozen=True, kw_only=True)
-class ModelSpec:
+class ModelSpec(Checked):
     """A network: a zoo name or what `--model` accepts, and its name in tables, weights, family, head.
 
     `checkpoints` is a pattern of files below the folder of weights, each a training run of the same network. `classes`
@@ -58,7 +59,7 @@ class ModelSpec:
     weights: str = ""
     checkpoints: str = ""
     family: str = ""
-    preprocessing: str = ""
+    preprocessing: Literal["native", "paper", ""] = ""
     head: str = ""  # the layer that gives the logits, where it is not found
     classes: str = ""
     prompt: str = ""
@@ -70,7 +71,7 @@ class ModelSpec:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Benchmark:
+class Benchmark(Checked):
     """An ID set, OOD sets, networks and hyperparameters.
 
     >>> Benchmark.load("digits").name
@@ -99,9 +100,9 @@ class Benchmark:
 
     name: str
     title: str = ""
-    settings: str = "general"  # whose hyperparameters: general, the paper's for an ID set, its published code's
-    id_set: str = ""  # the paper's ID set, where neither settings nor catalogued images say it
-    preprocessing: str = "native"
+    settings: Settings = "general"  # whose hyperparameters: general, the paper's for an ID set, its published code's
+    id_set: PaperSet | Literal[""] = ""  # the paper's ID set, where neither settings nor catalogued images say it
+    preprocessing: Literal["native", "paper"] = "native"
     real: str = ""  # the OOD set that studies take for real OOD data; "": the largest
     train: str
     test: str
@@ -145,10 +146,8 @@ class Benchmark:
         if path.suffix != ".toml" or not path.is_file():
             there = f"there are {', '.join(shipped)}, or give a .toml file"
             raise unknown("benchmark", str(name_or_file), shipped, there)
-        try:
+        with reading(path):
             text = read_short_text(path)
-        except (OSError, UnicodeDecodeError) as error:
-            raise InputError(f"cannot read {path}: {error}") from None
         return cls.parse(text, where=str(path), base=path.resolve().parent)
 
     @classmethod
@@ -166,41 +165,29 @@ class Benchmark:
         Raises:
             InputError: If a key or value is wrong; the message names it.
         """
-        if any(line.count(".") > MAX_DOTS for line in text.splitlines()):
-            raise InputError(f"{where} has a line of more than {MAX_DOTS} dots; split it")
-        try:
+        with reading(where, "it must be a benchmark in TOML"):
+            if any(line.count(".") > MAX_DOTS for line in text.splitlines()):
+                raise InputError(f"a line has more than {MAX_DOTS} dots; split it")
             data = tomllib.loads(text)
-        except (ValueError, RecursionError) as error:
-            raise InputError(f"{where} is not TOML: {one_line(error)}") from None
-        id_sets = ("train", "test", "val")
-        inside = _table(data.pop("id", None), f"{where}: [id]", id_sets, ("train", "test"))
-        kinds = {"ood": OodSpec, "models": ModelSpec} | ({"shifted": ShiftedSpec} if "shifted" in data else {})
-        items: dict[str, Any] = {key: _list(data, key, kind, where) for key, kind in kinds.items()}
-        top = ("name", "title", "settings", "id_set", "preprocessing", "real")
-        _table(data, where, top, ("name",))
-        if not NAME.fullmatch(data["name"]):  # results go to a folder of this name
-            raise InputError(
-                f"{where}: name must be 1 to 100 letters, digits, '.', '_' or '-', and not start with '.', got "
-                f"{one_line(data['name'], 60)!r}"
-            )
-        made = cls(**data, **inside, **items, base=base, hash=hash_benchmark(text), text=text)
-        _one_of(made.settings, SETTINGS, f"{where}: settings")
-        _one_of(made.id_set, ("", *ID_SETS), f"{where}: id_set")
-        _one_of(made.real, ("", *(ood.name for ood in made.ood)), f"{where}: real")
-        for way, place in ((made.preprocessing, "preprocessing"), *((m.preprocessing, m.name) for m in made.models)):
-            _one_of(way or "native", PREPROCESSING, f"{where}: {place}")
-        for look in made.shifted:
-            _one_of(look.preprocessing or UNCROPPED, (UNCROPPED,), f"{where}: preprocessing of {look.name}")
-        for ood in made.ood:
-            _one_of(ood.group or "near", ("near", "far"), f"{where}: group of {ood.name}")
-        for kind, names in (
-            ("OOD set", [o.name for o in made.ood] + [look.name for look in made.shifted]),
-            ("model", [m.title for m in made.models]),
-        ):
-            double = {name for name in names if names.count(name) > 1}
-            if double:
-                raise InputError(f"{where}: two entries for the {kind} {sorted(double)[0]!r}; rename one")
-        return made
+            inside = _table(data.pop("id", None), "[id]", ("train", "test", "val"), ("train", "test"))
+            kinds = {"ood": OodSpec, "models": ModelSpec} | ({"shifted": ShiftedSpec} if "shifted" in data else {})
+            items: dict[str, Any] = {key: _list(data, key, kind) for key, kind in kinds.items()}
+            _table(data, "the file", ("name", "title", "settings", "id_set", "preprocessing", "real"), ("name",))
+            if not NAME.fullmatch(data["name"]):  # results go to a folder of this name
+                raise InputError(
+                    f"name must be 1 to 100 letters, digits, '.', '_' or '-', and not start with '.', got "
+                    f"{one_line(data['name'], 60)!r}"
+                )
+            made = cls(**data, **inside, **items, base=base, hash=hash_benchmark(text), text=text)
+            oods = [ood.name for ood in made.ood]
+            if made.real not in ("", *oods):
+                raise InputError(f"real must be one of {', '.join(oods)}, got {made.real!r}")
+            oods += [look.name for look in made.shifted]
+            for kind, names in (("OOD set", oods), ("model", [model.title for model in made.models])):
+                twice = [name for name in names if names.count(name) > 1]
+                if twice:
+                    raise InputError(f"two entries for the {kind} {twice[0]!r}; rename one")
+            return made
 
     def full_spectrum(self) -> Benchmark:
         """Count the covariate-shifted images as ID.
@@ -216,12 +203,13 @@ class Benchmark:
         return replace(self, name=f"{self.name}-fs", title=f"{self.title}, full spectrum (fs)", spectrum="fs")
 
     @property
-    def of_paper(self) -> str:
+    def of_paper(self) -> PaperSet | Literal[""]:
         """Which of the paper's ID sets this is, as its settings, its file or its catalogued images say; or nothing."""
         catalogued = self.train.removeprefix("catalog:").partition("/")[0]
-        return next((name for name in (self.settings, self.id_set, catalogued) if name in ID_SETS), "")
+        said = (self.settings, self.id_set, catalogued)
+        return next((known for name in said for known in ID_SETS if known == name), "")
 
-    def with_settings(self, settings: str) -> Benchmark:
+    def with_settings(self, settings: Settings) -> Benchmark:
         """Use other hyperparameters.
 
         Args:
@@ -264,14 +252,14 @@ def hash_benchmark(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def _list(data: dict[str, Any], key: str, kind: type[Any], where: str) -> tuple[Any, ...]:
+def _list(data: dict[str, Any], key: str, kind: type[Any]) -> tuple[Any, ...]:
     """The values of a kind from a list of tables."""
     items = data.pop(key, None)
     if not isinstance(items, list) or not items:
-        raise InputError(f"{where}: at least one [[{key}]] is needed")
+        raise InputError(f"at least one [[{key}]] is needed")
     names = [field.name for field in fields(kind)]
     needed = [field.name for field in fields(kind) if field.default is MISSING]
-    return tuple(kind(**_table(item, f"{where}: [[{key}]]", names, needed)) for item in items)
+    return tuple(kind(**_table(item, f"[[{key}]]", names, needed)) for item in items)
 
 
 def _table(item: Any, where: str, names: Sequence[str], needed: Sequence[str]) -> dict[str, Any]:
@@ -287,8 +275,3 @@ def _table(item: Any, where: str, names: Sequence[str], needed: Sequence[str]) -
         if not item.get(key):
             raise InputError(f"{where} needs {key!r}")
     return item
-
-
-def _one_of(value: str, allowed: tuple[str, ...], where: str) -> None:
-    if value not in allowed:
-        raise InputError(f"{where} must be one of {', '.join(allowed)}, got {value!r}")

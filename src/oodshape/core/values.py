@@ -94,6 +94,13 @@ def check_fields(value: Any) -> None:
                 _hold(item, rule, where, letters)
 
 
+class Checked:
+    """The base of dataclasses that refuse a field which does not hold what its annotation says."""
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+
+
 def list_sizes(value: Any) -> Iterator[tuple[str, str, int]]:
     """(type, letter, size) for the arrays of a value, and of all values inside it, in its tuples too."""
     if isinstance(value, tuple):
@@ -147,7 +154,9 @@ def _check(item: Any, hint: Any, where: str) -> None:
         _check_union(item, arguments, where)
     elif origin is Literal:
         if not any(item == each and type(item) is type(each) for each in arguments):
-            raise InputError(f"{where} must be one of {', '.join(map(str, arguments))}, got {_brief(item)}")
+            raise InputError(
+                f"{where} must be one of {', '.join(filter(None, map(str, arguments)))}, got {_brief(item)}"
+            )
     elif origin is tuple:
         _check_tuple(item, arguments, where)
     elif origin is np.ndarray:
