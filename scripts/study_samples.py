@@ -49,7 +49,7 @@ def resample(network: StudyNetwork, resamples: int = RESAMPLES) -> DataFrame:
     from pandas import DataFrame
 
     train = network.train
-    names = network.compared_names or DEFAULT_METHODS
+    names = list(network.requested_methods) or DEFAULT_METHODS
     methods = {
         name: method for name, method in network.methods.items() if name in names and needs_features_only(method)
     }

@@ -20,8 +20,8 @@ from oodshape.studies.optfs_variants import (
     TAILS,
     compare_variants,
     project_impacts,
-    sweep_intervals,
     sweep_limits,
+    sweep_optfs,
     validate_term,
 )
 from oodshape.studies.shaping_functions import profile_intervals, profile_shapes, profile_weights
@@ -140,7 +140,7 @@ def test_changed_ratio_by_brute_force(small) -> None:
 
 
 def test_no_interval_is_energy(small) -> None:
-    table = sweep_intervals(network(small), (0, 1, 7))
+    table = sweep_optfs(network(small), "k", (0, 1, 7))
     energy = METHODS["energy"].fit(small["train"])
     for name, outside in small["ood"].items():
         wanted = auroc(energy.score(small["inside"]), energy.score(outside))

@@ -31,7 +31,7 @@ def test_real_ood_data_are_as_told_else_the_largest_set(small: dict) -> None:
     assert plain.real == "far"
     assert plain.describe().endswith("real OOD data: far (the largest)")
     assert told_network(small, ood="near").describe().endswith("real OOD data: near")
-    with pytest.raises(InputError, match="net has no OOD set 'photos'; there are far, near"):
+    with pytest.raises(InputError, match="no OOD set of net is called 'photos'; there are far, near"):
         told_network(small, ood="photos")
 
 

@@ -95,7 +95,7 @@ def test_wrong_folders_say_what_is_missing(tmp_path) -> None:
     (folder / "train.npz").unlink()
     with pytest.raises(InputError, match="lacks 'train'"):
         load_folder(folder)
-    with pytest.raises(InputError, match="no network 'other'; there are"):
+    with pytest.raises(InputError, match="no network is called 'other'; there are"):
         load_networks("digits", [write_folder(tmp_path / "second")], ("other",))
 
 
@@ -156,7 +156,7 @@ def test_latex_compiles_and_stays_within_the_page(two, tmp_path) -> None:
 def test_methods_are_compared_on_one_set(two) -> None:
     every, one = (compare_methods(each.with_options(ood, ("msp",))) for each, ood in ((two[0], ""), (two[0], "far")))
     assert every.query("ood == 'far'").to_dict("records") == one.to_dict("records")
-    with pytest.raises(InputError, match="has no OOD set 'sun'; there are far, near"):
+    with pytest.raises(InputError, match="no OOD set of .* is called 'sun'; there are far, near"):
         two[0].with_options("sun")
 
 

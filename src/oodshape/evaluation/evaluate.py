@@ -15,7 +15,7 @@ from torch.utils.data import DataLoader
 from oodshape.benchmark.bench_model import BenchOptions, Images, TensorSet
 from oodshape.benchmark.plan import Plan, PlannedNetwork, apply_settings
 from oodshape.benchmark.run import run_plan
-from oodshape.benchmark.spec import SETTINGS, Benchmark, ModelSpec, OodSpec, hash_benchmark
+from oodshape.benchmark.spec import ID_SETS, Benchmark, ModelSpec, OodSpec, Settings, hash_benchmark
 from oodshape.core.errors import InputError
 from oodshape.core.machine import default_cache
 from oodshape.core.options import (
@@ -46,7 +46,8 @@ from oodshape.networks.loading import Model
 
 DEFAULT = "default"  # in place of a folder: the user's cache
 KINDS = ("near", "far")
-SETTINGS_HERE = tuple(name for name in SETTINGS if name not in ("authors-code", "openood"))
+UNNAMED = "in memory"  # in place of the images of a benchmark file
+SETTINGS = ("general", *ID_SETS)
 
 
 @takes_options(ModelOptions, HeadOptions, ImageOptions, SubsetOptions, RunOptions)
@@ -61,7 +62,7 @@ def evaluate(
     preprocessing: Preprocessing | Mapping[str, Preprocessing] | None = None,
     classes: tuple[str, ...] = (),
     prompt: str = PROMPT,
-    settings: str = "general",
+    settings: Settings = "general",
     name: str = "evaluation",
     seed: int = 0,
     resamples: int = 200,
@@ -113,71 +114,45 @@ def evaluate(
     groups = _groups(ood)
     networks: dict[str, Any] = {"features": head} if head is not None else _by_name(model)
     given = {"train": train, "id": id} | {each: images for each, (_, images) in groups.items()}
-    sets = {each: _read_set(images, each, head, reading, limit, seed) for each, images in given.items()}
-    sets = {"test" if each == "id" else each: images for each, images in sets.items()}
+    sets = {
+        "test" if each == "id" else each: _read_set(images, each, head, reading, limit, seed)
+        for each, images in given.items()
+    }
     numbers = None if labels is None else _class_numbers(labels, sets["test"])
     prepared = all(isinstance(images, (TensorSet, Features)) for images in sets.values())
     chosen = _choose_methods(methods, settings)
-    made = {
-        title: PlannedNetwork(
-            ModelSpec(name=str(each) if isinstance(each, (str, Path)) else title, label=title),
-            each,
-            opening.weights,
-            preprocessing.get(title) if isinstance(preprocessing, Mapping) else preprocessing,
-            prepared,
-            layer,
-            tuple(classes),
-            prompt,
-        )
-        for title, each in networks.items()
-    }
-    specs = tuple(OodSpec(name=each, group=kind, images="in memory") for each, (kind, _) in groups.items())
-    benchmark = Benchmark(
-        name=name,
-        settings=settings,
-        train="in memory",
-        test="in memory",
-        ood=specs,
-        models=tuple(network.spec for network in made.values()),
-    )
-    unsaid = {"labels": labels is not None, "preprocessing": preprocessing is not None, "classes": bool(classes)}
-    unsaid |= {each: options.get(each) is not None for each in ("column", "num_classes")}
-    in_memory = _in_memory(networks, given, methods) + [f"{what}=..." for what, is_given in unsaid.items() if is_given]
+    made: dict[str, PlannedNetwork] = {}
+    for title, each in networks.items():
+        spec = ModelSpec(name=str(each) if isinstance(each, (str, Path)) else title, label=title)
+        steps = preprocessing.get(title) if isinstance(preprocessing, Mapping) else preprocessing
+        made[title] = PlannedNetwork(spec, each, opening.weights, steps, prepared, layer, tuple(classes), prompt)
+    oods = tuple(OodSpec(name=each, group=kind, images=UNNAMED) for each, (kind, _) in groups.items())
+    models = tuple(network.spec for network in made.values())
+    benchmark = Benchmark(name=name, settings=settings, train=UNNAMED, test=UNNAMED, ood=oods, models=models)
+    unsaid = {"labels": labels, "preprocessing": preprocessing, "classes": classes or None}
+    unsaid |= {"column": reading.column, "num_classes": layer.num_classes}
+    in_memory = _in_memory(networks, given, methods)
+    in_memory += [f"{what}=..." for what, value in unsaid.items() if value is not None]
     if not in_memory:
         text = _as_file(benchmark, made, given)
         benchmark = replace(benchmark, text=text, hash=hash_benchmark(text))
     where = None if cache is None else default_cache() if cache == DEFAULT else Path(cache)
-    asked = BenchOptions(
-        **vars(opening) | {"weights": None},
-        **vars(run),
-        limit=limit,
-        cache=where,
-        methods=tuple(chosen),
-        seed=seed,
-        resamples=resamples,
-    )
-    plan = Plan(
-        benchmark,
-        asked,
-        {each: reseed(method, seed) for each, method in chosen.items()},
-        made,
-        sets,
-        [],
-        in_memory=tuple(in_memory),
-        labels=numbers,
-    )
+    asked = BenchOptions(methods=tuple(chosen), seed=seed, resamples=resamples, limit=limit, cache=where)
+    asked = replace(asked, **vars(opening) | vars(run) | {"weights": None})
+    recipes = {each: reseed(method, seed) for each, method in chosen.items()}
+    plan = Plan(benchmark, asked, recipes, made, sets, [], in_memory=tuple(in_memory), labels=numbers)
     return Results.of(*run_plan(plan))
 
 
-def _choose_methods(methods: Sequence[Any] | str, settings: str = "general") -> dict[str, Method]:
+def _choose_methods(methods: Sequence[Any] | str, settings: Settings = "general") -> dict[str, Method]:
     """The methods by name: ids of the package, and names of methods of a user's own, which differ from these.
 
     >>> from oodshape.methods.shapes.clipping import ReAct
     >>> list(_choose_methods(["MSP", ReAct(q=0.9), ReAct(q=0.5), Method(shape=ReAct(q=0.4))]))
     ['msp', 'react', 'ReAct(q=0.5)', 'Method(shape=ReAct(q=0.4))']
     """
-    if settings not in SETTINGS_HERE:
-        raise InputError(f"settings must be one of {', '.join(SETTINGS_HERE)}, got {settings!r}")
+    if settings not in SETTINGS:
+        raise InputError(f"settings must be one of {', '.join(SETTINGS)}, got {settings!r}")
     table = apply_settings(settings, "", "evaluate")
     chosen: dict[str, Method] = {}
     for each in [methods] if isinstance(methods, str) else methods:
@@ -221,7 +196,7 @@ def _by_name(model: Any) -> dict[str, Any]:
     return {type(getattr(model, "net", model)).__name__: model}
 
 
-def _groups(ood: Any) -> dict[str, tuple[str, Given]]:
+def _groups(ood: Any) -> dict[str, tuple[Any, Given]]:
     """OOD set -> (near, far or "", images)."""
     if not isinstance(ood, Mapping) or not ood:
         raise InputError(
@@ -272,13 +247,11 @@ def _read_features(given: Any, head: Head, limit: int | None, seed: int) -> Feat
     return made[identity.smallest(made.identities, limit, seed, "subset")]
 
 
-def _class_numbers(labels: Any, images: Images) -> torch.Tensor:
+def _class_numbers(labels: Any, images: Images) -> torch.Tensor | None:
     """Check the true classes given, one per image."""
     if isinstance(images, TensorSet):
         raise InputError("labels: a loader gives its labels with the images, as pairs (images, labels)")
-    found = check_integers(labels, "labels", len(images))
-    assert found is not None
-    return found
+    return check_integers(labels, "labels", len(images))
 
 
 def _in_memory(networks: Mapping[str, Any], sets: Mapping[str, Any], methods: Any) -> list[str]:

@@ -52,7 +52,7 @@ STUDIES: dict[str, Study] = {
     ),
     "intervals": Study(
         "Number of intervals K; K = 0 is Energy; means over OOD sets",
-        optfs_variants.sweep_intervals,
+        partial(optfs_variants.sweep_optfs, setting="k", values=optfs_variants.NUMBERS),
         partial(tabulate_means, index=["method", "k"], descending="method"),
         partial(figures.draw_sweep, column="k", factor=1, label="intervals K (0: Energy), not to scale"),
     ),

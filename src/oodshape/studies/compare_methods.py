@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, get_args
 
 import numpy as np
@@ -70,10 +71,11 @@ def compare_methods(network: StudyNetwork) -> DataFrame:
     are all of them, or the requested one. A method that fails is announced, and has no figures.
     """
     rows: list[dict[str, Any]] = []
+    tested = replace(network, ood={network.only: network.ood[network.only]}) if network.only else network
     for name, method in network.compared.items():
         if needs_features_only(method) or (network.proxy and method.wants_proxy):
             try:
-                rows += measure_sets(network.with_one_set, method.fit(network.train, proxy=network.proxy), method=name)
+                rows += measure_sets(tested, method.fit(network.train, proxy=network.proxy), method=name)
             except Exception as error:  # as in a benchmark, one method does not end a run
                 announce(f"failed: {name} on {network.name}: {locate_failure(error)}")
                 rows.append({"method": name, "ood": network.real} | {each.name: np.nan for each in DEFAULT_METRICS})

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from oodshape.benchmark.bench_model import BenchModel, BenchOptions
 from oodshape.benchmark.plan import apply_settings, select_methods
 from oodshape.benchmark.run import extract_networks
-from oodshape.benchmark.spec import AUTHORS, ID_SETS, Benchmark
-from oodshape.core.errors import InputError
+from oodshape.benchmark.spec import AUTHORS, ID_SETS, Benchmark, Settings
+from oodshape.core.errors import InputError, unknown
 from oodshape.features.features import Features
 from oodshape.images.datasets.synthetic import NoiseSet
 from oodshape.images.decode.limits import read_limited_npz
@@ -44,7 +44,7 @@ class StudyNetwork:
     held_out: Features | None = None  # further ID images
     requested_real: str = ""  # the OOD set to use as real OOD data
     only: str = ""  # the one OOD set to compare methods on; empty: all
-    compared_names: tuple[str, ...] = ()  # the methods to compare; empty: all
+    requested_methods: Mapping[str, Method] = field(default_factory=dict)  # the methods to compare; empty: all
     settings: str = "general"  # the source of the hyperparameters
     id_set: str = ""  # of the paper, if it is one of them
 
@@ -61,36 +61,28 @@ class StudyNetwork:
     @property
     def compared(self) -> dict[str, Method]:
         """The methods that a study compares."""
-        return {name: find_method(name, self.methods) for name in self.compared_names} or self.methods
-
-    @property
-    def with_one_set(self) -> StudyNetwork:
-        """The same network with the one OOD set to compare methods on, where there is one."""
-        return replace(self, ood={self.only: self.ood[self.only]}) if self.only else self
+        return dict(self.requested_methods) or self.methods
 
     def with_options(self, ood: str = "", methods: tuple[str, ...] = ()) -> StudyNetwork:
         """Set the OOD set that stands for real OOD data and that methods are compared on, and these methods."""
         if ood and ood not in self.ood:
-            raise InputError(f"{self.name} has no OOD set {ood!r}; there are {', '.join(self.ood)}")
-        for name in methods:
-            find_method(name, self.methods)  # refuses an unknown method
-        return replace(self, requested_real=ood or self.requested_real, only=ood, compared_names=methods)
+            raise unknown(f"OOD set of {self.name}", ood, self.ood)
+        found = {name: find_method(name, self.methods) for name in methods}
+        return replace(self, requested_real=ood or self.requested_real, only=ood, requested_methods=found)
 
     def describe(self) -> str:
         """Return one line with the sizes of all sets and the settings."""
         sets = {"train": self.train, "ID test": self.id_test, **self.ood}
         sizes, extra = (
-            ", ".join(f"{name} {len(features):,}" for name, features in group.items())
-            for group in (sets, self.surrogates)
+            ", ".join(f"{name} {len(each):,}" for name, each in group.items()) for group in (sets, self.surrogates)
         )
-        proxy = sum(len(features) for features in self.proxy)
         why = "" if self.real == self.requested_real else " (the largest)"
         if self.requested_real not in ("", self.real):
             why = f" (the largest here; {self.requested_real} is not)"
         settings = f"{self.settings} ({self.id_set})" if self.follows_authors else self.settings
         return (
-            f"{self.name}: {sizes}; surrogates: {extra or 'none'}; proxy: {proxy}; settings: {settings}; "
-            f"real OOD data: {self.real}{why}"
+            f"{self.name}: {sizes}; surrogates: {extra or 'none'}; proxy: {sum(map(len, self.proxy))}; "
+            f"settings: {settings}; real OOD data: {self.real}{why}"
         )
 
 
@@ -138,19 +130,10 @@ def load_folder(folder: Path, panels: Path | None = None, settings: str = "", li
     settings = settings or id_set or "general"
     if settings not in ("general", *ID_SETS, AUTHORS):
         raise InputError(f"the settings {settings!r} cannot be used on feature files: they need a benchmark")
-    return StudyNetwork(
-        folder.name,
-        "unknown" if entry is None else entry.family,
-        train,
-        id_test,
-        sets,
-        surrogates,
-        dict(apply_settings(settings, id_set, folder.name)),
-        proxy,
-        held_out,
-        settings=settings,
-        id_set=id_set,
-    )
+    name, family = folder.name, "unknown" if entry is None else entry.family
+    methods = dict(apply_settings(settings, id_set, name))
+    made = StudyNetwork(name, family, train, id_test, sets, surrogates, methods, proxy, held_out)
+    return replace(made, settings=settings, id_set=id_set)
 
 
 def load_benchmark(benchmark: Benchmark, options: BenchOptions) -> Iterator[StudyNetwork]:
@@ -163,26 +146,12 @@ def load_benchmark(benchmark: Benchmark, options: BenchOptions) -> Iterator[Stud
         noise = {name: sets.pop(name) for name in SURROGATES if name in sets}
         for name in SURROGATES:
             if name not in noise or authors:
-                noise[name] = Features.extract(
-                    model.classifier,
-                    NoiseSet(name, options.limit or NOISE, side=_noise_side(model), truncated=authors),
-                    model.preprocessing,
-                    cache=options.cache,
-                    **vars(options.run),
-                )
-        yield StudyNetwork(
-            model.spec.title,
-            model.family,
-            train,
-            id_test,
-            sets,
-            noise,
-            select_methods(benchmark, options.methods),
-            tuple(model.proxy),
-            requested_real=real,
-            settings=benchmark.settings,
-            id_set=benchmark.of_paper,
-        )
+                images = NoiseSet(name, options.limit or NOISE, side=_noise_side(model), truncated=authors)
+                how = {"cache": options.cache, **vars(options.run)}
+                noise[name] = Features.extract(model.classifier, images, model.preprocessing, **how)
+        methods, proxy = select_methods(benchmark, options.methods), tuple(model.proxy)
+        made = StudyNetwork(model.spec.title, model.family, train, id_test, sets, noise, methods, proxy)
+        yield replace(made, requested_real=real, settings=benchmark.settings, id_set=benchmark.of_paper)
 
 
 def _noise_side(model: BenchModel) -> int:
@@ -192,18 +161,20 @@ def _noise_side(model: BenchModel) -> int:
 
 
 def load_networks(
-    benchmark: str, features: Sequence[Path], models: tuple[str, ...] = (), settings: str = "", **how: Any
+    benchmark: str, features: Sequence[Path], models: tuple[str, ...] = (), settings: Settings | None = None, **how: Any
 ) -> list[StudyNetwork]:
     """Load the networks of a study from folders of feature files, or without any from a benchmark.
 
     `how` are the other `BenchOptions` of a benchmark.
     """
     if features:
-        found = [load_folder(folder, settings=settings, limit=how.get("limit")) for folder in find_folders(features)]
+        found = [
+            load_folder(folder, settings=settings or "", limit=how.get("limit")) for folder in find_folders(features)
+        ]
         known = {network.name.casefold(): network for network in found}
         for name in models:
             if name.casefold() not in known:
-                raise InputError(f"no network {name!r}; there are {', '.join(n.name for n in found)}")
+                raise unknown("network", name, [network.name for network in found])
         return [known[name.casefold()] for name in models] or found
     spec = Benchmark.load(benchmark)
     return list(load_benchmark(spec.with_settings(settings) if settings else spec, BenchOptions(models=models, **how)))

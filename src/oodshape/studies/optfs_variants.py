@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 from pandas import DataFrame, concat
 
-from oodshape.features.features import Features
 from oodshape.methods.registry import METHODS
 from oodshape.methods.shapes.piecewise import PiecewiseConstant
 from oodshape.metrics.detection import auroc
@@ -21,14 +20,6 @@ NUMBERS = (0, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 TAILS = (0.0, 0.0001, 0.0005, 0.001, 0.005, 0.01, 0.05, 0.1)  # the paper's eight percentile pairs
 
 
-def _sources(network: StudyNetwork) -> dict[str, Features]:
-    """Return the sets that theta is fitted with: one real OOD set, and the surrogates."""
-    return {
-        "Real": network.ood[network.real],
-        **{name.capitalize(): noise for name, noise in network.surrogates.items()},
-    }
-
-
 def compare_variants(network: StudyNetwork) -> DataFrame:
     """Return variant, ood, fpr95, auroc: theta with each source of OOD data, with dynamic classes, and from ID data.
 
@@ -37,34 +28,30 @@ def compare_variants(network: StudyNetwork) -> DataFrame:
     train, methods = network.train, network.methods
     vanilla, optfs = methods["optfs-v"].fit(train), find_optfs(methods)
     objective: Any = "authors-code" if network.follows_authors else "mean-gap"
+    sources = {"Real": network.ood[network.real], **network.surrogates}
     shapes = {
-        name: fit_with_ood(train, source, objective=objective, optfs=optfs)
-        for name, source in _sources(network).items()
+        name.capitalize(): fit_with_ood(train, source, objective=objective, optfs=optfs)
+        for name, source in sources.items()
     }
     shapes["Dynamic"] = fit_dynamic(train, optfs=optfs)
     detectors = {name: replace(vanilla, shape=shape) for name, shape in shapes.items()}
     return measure_all(network, detectors | {"Ours (V)": vanilla, "Ours (E)": methods["optfs-e"].fit(train)}, "variant")
 
 
-def sweep_intervals(network: StudyNetwork, numbers: Sequence[int] = NUMBERS) -> DataFrame:
-    """Return k, method (optfs-v, optfs-e), ood, fpr95, auroc for each number of intervals; k = 0 is Energy."""
-    return _sweep(network, "k", numbers)
-
-
 def sweep_limits(network: StudyNetwork, tails: Sequence[float] = TAILS) -> DataFrame:
     """Return tail, method, ood, fpr95, auroc, lower, upper (the limits); tail = 0 is the whole range."""
-    frame, quantile = _sweep(network, "tail", tails), network.train.stats.quantile
+    frame, quantile = sweep_optfs(network, "tail", tails), network.train.stats.quantile
     return frame.assign(lower=frame["tail"].map(quantile), upper=(1 - frame["tail"]).map(quantile))
 
 
-def _sweep(network: StudyNetwork, setting: str, values: Sequence[float]) -> DataFrame:
+def sweep_optfs(network: StudyNetwork, setting: str, values: Sequence[float]) -> DataFrame:
+    """Return the setting, method (optfs-v, optfs-e), ood, fpr95, auroc for each of its values; k = 0 is Energy."""
     methods, rows = network.methods, []
     for value in values:
         settings: Any = {setting: value}
         for name in ("optfs-v", "optfs-e"):
-            if setting == "k" and value == 0:
-                method = methods["energy"]
-            else:
+            method = methods["energy"]
+            if settings != {"k": 0}:
                 method = replace(methods[name], shape=replace(find_optfs(methods), **settings))
             rows += measure_sets(network, method.fit(network.train), **settings, method=name)
     return DataFrame(rows)
@@ -94,16 +81,9 @@ def validate_term(network: StudyNetwork) -> DataFrame:
     for name, ood in network.ood.items():
         b = ood.stats.impact(vanilla.shape.edges)
         real = replace(vanilla, shape=fit_with_ood(train, ood))
-        rows.append(
-            {
-                "ood": name,
-                "norm_ratio": float(np.linalg.norm(b) / np.linalg.norm(a)),
-                "cosine": cosine(a, b),
-                "auroc_with": auroc(real.score(id_test), real.score(ood)),
-                "auroc_without": auroc(scores, vanilla.score(ood)),
-            }
-        )
-    return DataFrame(rows)
+        aurocs = auroc(real.score(id_test), real.score(ood)), auroc(scores, vanilla.score(ood))
+        rows.append((name, float(np.linalg.norm(b) / np.linalg.norm(a)), cosine(a, b), *aurocs))
+    return DataFrame(rows, columns=["ood", "norm_ratio", "cosine", "auroc_with", "auroc_without"])
 
 
 def project_impacts(table: DataFrame) -> DataFrame:

@@ -87,10 +87,7 @@ def network_panels(
 
 def line_style(name: str) -> dict[str, Any]:
     """Return the colour and dashes of a method or variant, the same in every figure."""
-    if name in _VARIANTS:
-        color, dashes = _VARIANTS[name]
-    else:
-        color, dashes = method_style(name).color, method_style(name).dashes
+    color, dashes = _VARIANTS.get(name) or (method_style(name).color, method_style(name).dashes)
     return {"color": color, "linestyle": dashes}
 
 

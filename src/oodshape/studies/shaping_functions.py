@@ -50,13 +50,11 @@ def profile_shapes(network: StudyNetwork) -> DataFrame:
         _, mean, std = profile_intervals(methods[name].shape.fit(training), sets, edges)
         curves[name] = (mean, std)
     columns = {**interval_columns(edges), "count": count}
-    return concat(
-        [
-            DataFrame({"curve": name, **columns, "theta": theta.astype(np.float64), "std": std})
-            for name, (theta, std) in curves.items()
-        ],
-        ignore_index=True,
-    )
+    frames = [
+        DataFrame({"curve": name, **columns, "theta": theta.astype(np.float64), "std": std})
+        for name, (theta, std) in curves.items()
+    ]
+    return concat(frames, ignore_index=True)
 
 
 def profile_intervals(shape: Shape, sets: Iterable[Features], edges: Array) -> tuple[Array, Array, Array]:
@@ -67,9 +65,7 @@ def profile_intervals(shape: Shape, sets: Iterable[Features], edges: Array) -> t
             z = raw.float().cpu()
             shaped, keep = shape(z).double(), z != 0
             sums += _sum_by_interval(z[keep].numpy(), (shaped[keep] / z[keep]).numpy(), edges)
-    count, total, squares = sums[:, 1:-1]
-    mean, std = mean_std(count, total, squares)
-    return count.astype(np.int64), mean, std
+    return sums[0, 1:-1].astype(np.int64), *mean_std(*sums[:, 1:-1])
 
 
 def _sum_by_interval(z: Array, values: Array, edges: Array) -> Array:
@@ -96,7 +92,7 @@ def profile_weights(network: StudyNetwork, optfs: OptFS = OptFS()) -> DataFrame:
         sums, weight = np.zeros((3, len(edges) + 1)), features.head.weight.cpu().double()
         for _, raw, classes in features.classified_chunks():
             sums += _sum_by_interval(raw.float().cpu().numpy(), weight[classes.cpu()].numpy(), edges)
-        count, total, squares = sums[:, 1:-1]
-        mean, std = mean_std(count, total, squares)
-        parts.append(DataFrame({"set": name, **interval_columns(edges), "count": count, "mean": mean, "std": std}))
+        mean, std = mean_std(*sums[:, 1:-1])
+        columns = {"count": sums[0, 1:-1], "mean": mean, "std": std}
+        parts.append(DataFrame({"set": name, **interval_columns(edges), **columns}))
     return concat(parts, ignore_index=True)

@@ -53,10 +53,8 @@ def tabulate_means(
     frame = frame.sort_values(descending, ascending=False, kind="stable") if descending else frame
     rows = []
     for key, part in frame.groupby(index, sort=False):
-        row = {
-            name: f"{value:g}" if isinstance(value, float) else str(value)
-            for name, value in zip(index, key, strict=True)
-        }
+        texts = (f"{value:g}" if isinstance(value, float) else str(value) for value in key)
+        row = dict(zip(index, texts, strict=True))
         for network, one in part.groupby("network", sort=False):
             prefix = "" if len(networks) == 1 else f"{network} "
             row |= {f"{prefix}{name}": f"{one[name].mean():z.3f}" for name in also}
@@ -80,16 +78,9 @@ def tabulate_dynamic(frame: DataFrame, digits: int = 1) -> DataFrame:
     for network, part in frame.groupby("network", sort=False):
         thetas = [curve["theta"].to_numpy(float) for _, curve in part.groupby("curve", sort=False)]
         first = part.iloc[0]
-        rows.append(
-            {
-                "network": network,
-                "r without bias": format_percent(first["without_bias"], digits),
-                "r with bias": format_percent(first["with_bias"], digits),
-                "images": f"{first['n']}",
-                "cos(fixed, dynamic)": f"{cosine(*thetas):.5f}",
-            }
-        )
-    return DataFrame(rows)
+        ratios = (format_percent(first[name], digits) for name in ("without_bias", "with_bias"))
+        rows.append((network, *ratios, f"{first['n']}", f"{cosine(*thetas):.5f}"))
+    return DataFrame(rows, columns=["network", "r without bias", "r with bias", "images", "cos(fixed, dynamic)"])
 
 
 def tabulate_shaping(frame: DataFrame, digits: int = 1) -> DataFrame:

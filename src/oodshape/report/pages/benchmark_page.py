@@ -107,16 +107,12 @@ def _first(results: RunResults, column: str) -> list[Row]:
 
 
 def _models(results: RunResults) -> list[dict[str, Any]]:
-    return [
-        {
-            "name": row.model,
-            "family": row.family,
-            "train": row.n_train,
-            "id": row.n_id,
-            "accuracy": None if row.id_accuracy is None else round(row.id_accuracy, 4),
-        }
-        for row in _first(results, "model")
-    ]
+    found = []
+    for row in _first(results, "model"):
+        accuracy = None if row.id_accuracy is None else round(row.id_accuracy, 4)
+        sizes = {"train": row.n_train, "id": row.n_id}
+        found.append({"name": row.model, "family": row.family, **sizes, "accuracy": accuracy})
+    return found
 
 
 def _methods(results: RunResults) -> list[dict[str, Any]]:

@@ -111,14 +111,11 @@ def _numbers(check: Check) -> list[tuple[str, str, str]]:
         if row["role"] == "ood":
             areas[row["detector"]].append(row[MAIN.name]["value"])
     area = {name: format_rate(sum(each) / len(each)) for name, each in areas.items()}
-    interval = f"95 % interval {100 * (1 - share.high):.1f}-{100 * (1 - share.low):.1f} %"
+    note = f"target {100 * (check.guard.detector.alpha or 0):g} %; "
+    note += f"95 % interval {100 * (1 - share.high):.1f}-{100 * (1 - share.low):.1f} %"
     worst = None if sanity is None else max(sanity.accepted(check.guard.detector).values())
     return [
-        (
-            "false rejection rate",
-            format_rate(1 - share.value),
-            f"target {100 * (check.guard.detector.alpha or 0):g} %; {interval}",
-        ),
+        ("false rejection rate", format_rate(1 - share.value), note),
         ("OOD images accepted", format_rate(found or 0.0), "" if msp is None else f"MSP {format_rate(msp)}"),
         (f"mean {MAIN.head}", area["guard"], f"MSP {area['softmax']}" if "softmax" in area else ""),
         ("sanity check", "–" if worst is None else format_rate(worst), "of noise or constant images accepted"),
@@ -131,11 +128,9 @@ def _render_sets(check: Check) -> str:
     for each in sorted(check.outside, key=lambda each: -each.guard.share.value):
         msp, cells = each.softmax, ["–", "–"]
         if msp is not None:
-            chance, less = mcnemar(each.guard.passed, msp.passed), each.guard.accepted < msp.accepted
-            cells = [
-                format_rate(msp.share.value),
-                "no difference" if chance >= CLEAR else "better" if less else "worse",
-            ]
+            decided = "better" if each.guard.accepted < msp.accepted else "worse"
+            same = mcnemar(each.guard.passed, msp.passed) >= CLEAR
+            cells = [format_rate(msp.share.value), "no difference" if same else decided]
         line = "" if msp is None else f'<u style="left:{100 * msp.share.value:.1f}%"></u>'
         bar = f'<div class="part"><i style="width:{100 * each.guard.share.value:.1f}%"></i>{line}</div>'
         numbers = [f"{len(each.guard.values):,}", bar, format_rate(each.guard.share.value), *cells]

@@ -11,6 +11,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from oodshape.core.text import format_rate
 from oodshape.images import identity
 from oodshape.report.pages.html import html_table
 
@@ -110,14 +111,9 @@ def class_tables(sets: Sequence[ScoredSet]) -> str:
 def _table(scored: ScoredSet) -> str:
     """The first classes."""
     classes = scored.classes
-    rows = [
-        [
-            each.name,
-            f"{each.images:,}",
-            f"{each.rejected:,}",
-            f"{100 * each.rejected / each.images:.1f} %" if each.images >= FEW else "–",
-        ]
-        for each in classes[:ROWS]
-    ]
+    rows = []
+    for each in classes[:ROWS]:
+        rate = format_rate(each.rejected / each.images) if each.images >= FEW else "–"
+        rows.append([each.name, f"{each.images:,}", f"{each.rejected:,}", rate])
     rest = f'<p class="soft">and {len(classes) - ROWS:,} more</p>' if len(classes) > ROWS else ""
     return html_table(["class", "images", "rejected", "rate"], rows, f"{scored.name} by class") + rest

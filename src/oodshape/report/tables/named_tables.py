@@ -65,13 +65,10 @@ def sort_lines(table: Table) -> Table:
     Lines that are equal as printed keep the order of the table, and those without a value stand last.
     """
 
-    def key(line: Line) -> tuple[bool, bool, float]:
+    def key(line: Line) -> tuple[bool, float]:
         text = line.entries[-1].cells[0].text
-        return (
-            method_family(line.method) != CHOICE,
-            text == "-",
-            0.0 if text == "-" else -table.columns[0].metric.sign * float(text),
-        )
+        value = float("inf") if text == "-" else -table.columns[0].metric.sign * float(text)
+        return method_family(line.method) != CHOICE, value
 
     lines = sorted(table.lines, key=key)
     choosing = sum(method_family(line.method) == CHOICE for line in lines)

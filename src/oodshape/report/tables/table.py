@@ -84,11 +84,8 @@ class Entry:
     @property
     def mark(self) -> str:
         """What follows the values: a sign where they are tied with the best, fewer results than others, or none."""
-        return (
-            " failed"
-            if self.failed
-            else (TIED if self.tied else "") + (f" ({self.over}/{self.full})" if 0 < self.over < self.full else "")
-        )
+        part = f" ({self.over}/{self.full})" if 0 < self.over < self.full else ""
+        return " failed" if self.failed else (TIED if self.tied else "") + part
 
 
 @dataclass(frozen=True)
@@ -151,12 +148,8 @@ def make_table(
     for place, same, found, most in zip(places, equal, over.tolist(), full.tolist(), strict=True):
         compared = [n == most for n in found]
         cells = [_cells(column.metric, values[column].iloc[place].mean(), compared) for column in columns]
-        entries.append(
-            [
-                Entry(each, n, most, method in same, failed=not n and method in failed)
-                for method, each, n in zip(methods, zip(*cells, strict=True), found, strict=True)
-            ]
-        )
+        line = zip(methods, zip(*cells, strict=True), found, strict=True)
+        entries.append([Entry(each, n, most, m in same, failed=not n and m in failed) for m, each, n in line])
     blocks = [table_block(method) for method in methods]
     rules = [False, *(a != b for a, b in pairwise(blocks))]
     return Table(
