@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from oodshape.cli.shared_options import Compared, Settings, check_inputs, words
+from oodshape.benchmark.spec import Benchmark, Settings
+from oodshape.cli.shared_options import Compared, check_inputs, words
 from oodshape.cli.terminal import console, is_quiet, say, show_line
 
 
@@ -46,8 +47,6 @@ def bench(
         download: First download the data and weights that are missing.
         yes: Download without asking.
     """
-    from oodshape.benchmark.spec import Benchmark
-
     chosen = Benchmark.load(benchmark)
     for each in words(methods):
         check_inputs(method=each)

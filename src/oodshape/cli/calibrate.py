@@ -7,14 +7,7 @@ from typing import Annotated
 
 import typer
 
-from oodshape.cli.shared_options import (
-    ON_ANY_DEVICE,
-    JsonOption,
-    ProviderOption,
-    cache_folder,
-    check_inputs,
-    resolve_device,
-)
+from oodshape.cli import shared_options as shared
 from oodshape.cli.terminal import say, show_json, warnings_as_lines
 from oodshape.core.errors import InputError
 from oodshape.core.files import check_writable
@@ -30,13 +23,13 @@ def calibrate(
     alpha: float | None = None,
     per_class: Annotated[bool | None, typer.Option("--per-class/--one-threshold")] = None,
     model: str | None = None,
-    opening: ModelOptions = ON_ANY_DEVICE,
-    provider: ProviderOption = "CPU",
+    opening: ModelOptions = shared.ON_ANY_DEVICE,
+    provider: shared.ProviderOption = "CPU",
     out: Path | None = None,
     reading: ImageOptions,
     keeping: CacheOptions,
     running: RunOptions,
-    json: JsonOption = False,
+    json: shared.JsonOption = False,
 ) -> None:
     """Calibrate a new threshold without fitting again: from new images, for another alpha, or both.
 
@@ -64,7 +57,7 @@ def calibrate(
         from oodshape.guard.export.recalibrate import recalibrate
         from oodshape.images.sources.open_images import in_column
 
-        check_inputs(images, alpha=alpha)
+        shared.check_inputs(images, alpha=alpha)
         given = in_column(images, reading.column)
         made = recalibrate(GuardedFile(guard, provider=provider), out, given, alpha, running)
         if json:
@@ -72,22 +65,15 @@ def calibrate(
             return
         say(*made.lines(), *([] if images is None else [UNKNOWN]), f"guard: {out}")
         return
-    check_inputs(images, guard=guard, model=model, opening=opening, alpha=alpha)
+    shared.check_inputs(images, guard=guard, model=model, opening=opening, alpha=alpha)
     from oodshape.guard.describe import GuardContents, describe_classes, facts
     from oodshape.guard.guard import Guard
 
     before = Guard.load(guard, trust_code=opening.trust_code)
     with warnings_as_lines():
-        after = before.calibrate(
-            images,
-            model,
-            alpha=alpha,
-            per_class=per_class,
-            cache=cache_folder(keeping.cache),
-            **vars(reading),
-            **vars(running),
-            **vars(opening if images is None else resolve_device(opening)),
-        )
+        where = opening if images is None else shared.resolve_device(opening)
+        given = vars(reading) | vars(running) | vars(where) | {"cache": shared.cache_folder(keeping.cache)}
+        after = before.calibrate(images, model, alpha=alpha, per_class=per_class, **given)
     after.save(out)
     if json:
         show_json(facts(after))

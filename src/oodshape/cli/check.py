@@ -6,14 +6,7 @@ from pathlib import Path
 
 import typer
 
-from oodshape.cli.shared_options import (
-    ON_ANY_DEVICE,
-    GuardOption,
-    JsonOption,
-    ModelOption,
-    check_inputs,
-    resolve_device,
-)
+from oodshape.cli import shared_options as shared
 from oodshape.cli.terminal import UNREADABLE, command_line, console, say, show_json, warnings_as_lines
 from oodshape.core.files import check_writable
 from oodshape.core.options import ImageOptions, ModelOptions, RunOptions, SubsetOptions
@@ -21,16 +14,16 @@ from oodshape.core.options import ImageOptions, ModelOptions, RunOptions, Subset
 
 def check(
     *,
-    guard: GuardOption,
-    model: ModelOption,
-    opening: ModelOptions = ON_ANY_DEVICE,
+    guard: shared.GuardOption,
+    model: shared.ModelOption,
+    opening: ModelOptions = shared.ON_ANY_DEVICE,
     id: str,
     ood: list[str],
     out: Path | None = None,
     reading: ImageOptions,
     subset: SubsetOptions,
     running: RunOptions,
-    json: JsonOption = False,
+    json: shared.JsonOption = False,
 ) -> None:
     """Check a guard on images of your own: how many of each set it accepts, next to the MSP baseline.
 
@@ -40,7 +33,7 @@ def check(
         out: The page to write, such as check.html.
     """
     check_writable(out)
-    check_inputs(id, *ood, guard=guard, model=model, opening=opening)
+    shared.check_inputs(id, *ood, guard=guard, model=model, opening=opening)
     from oodshape.core.columns import print_columns
     from oodshape.guard.guard import Guard
     from oodshape.images.sources.open_images import stream_images
@@ -51,7 +44,7 @@ def check(
     names = [stream_images(each).name for each in ood]
     sets = dict(zip(names if len(set(names)) == len(names) else ood, ood, strict=True))
     with warnings_as_lines():
-        source = fitted.open_network(model, resolve_device(opening))
+        source = fitted.open_network(model, shared.resolve_device(opening))
         found = fitted.check(id, sets, source, **vars(subset), **vars(reading), **vars(running))
     if out is not None:
         write_check_page(found, out, source, Origin(command_line(), str(guard)))

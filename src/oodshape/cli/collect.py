@@ -7,15 +7,7 @@ from typing import Annotated
 
 import typer
 
-from oodshape.cli.shared_options import (
-    ON_ANY_DEVICE,
-    ModelOption,
-    PreprocessingOption,
-    ShardOption,
-    check_inputs,
-    parse_preprocessing,
-    resolve_device,
-)
+from oodshape.cli import shared_options as shared
 from oodshape.cli.terminal import say, warnings_as_lines
 from oodshape.core.files import check_writable
 from oodshape.core.options import CacheOptions, HeadOptions, ImageOptions, ModelOptions, RunOptions, SubsetOptions
@@ -24,15 +16,15 @@ from oodshape.core.text import format_count
 
 def collect(
     *,
-    model: ModelOption,
-    opening: ModelOptions = ON_ANY_DEVICE,
+    model: shared.ModelOption,
+    opening: ModelOptions = shared.ON_ANY_DEVICE,
     layer: HeadOptions,
     images: str,
     out: Path,
-    shard: ShardOption = "1/1",
+    shard: shared.ShardOption = "1/1",
     method: str = "auto",
     hold_out: bool = False,
-    preprocessing: PreprocessingOption = "",
+    preprocessing: shared.PreprocessingOption = "",
     reading: ImageOptions,
     subset: SubsetOptions,
     keeping: CacheOptions,
@@ -50,7 +42,7 @@ def collect(
         hold_out: Keep a fifth of the images to set the threshold: fit needs no others.
     """
     check_writable(out)
-    check_inputs(images, model=model, opening=opening, method=method)
+    shared.check_inputs(images, model=model, opening=opening, method=method)
     from oodshape.guard.fit.collect import collect_shard
     from oodshape.images.sources.image_set import Shard
     from oodshape.images.sources.open_images import in_column
@@ -58,9 +50,9 @@ def collect(
 
     mine = Shard.of(shard)
     with warnings_as_lines():
-        where = resolve_device(opening)
+        where = shared.resolve_device(opening)
         source = open_model(model, **vars(where), **vars(layer))
-        given, (settings, upright) = in_column(images, reading.column), parse_preprocessing(preprocessing)
+        given, (settings, upright) = in_column(images, reading.column), shared.parse_preprocessing(preprocessing)
         part = collect_shard(
             source,
             given,

@@ -9,8 +9,10 @@ from oodshape.cli.terminal import console, say
 
 if TYPE_CHECKING:
     from oodshape.benchmark.kept_scores import KeptScores
+    from oodshape.metrics.significance import Difference
 
 HEAD = ("network", "OOD set", "metric", "first", "second", "difference", "95 % interval", "p")
+TIES_HEAD = ("network", "method", "mean AUROC", "to the best", "95 % interval", "p (all pairs)", "")
 
 
 def compare(
@@ -51,18 +53,11 @@ def compare(
         return
     if len(chosen) != 2:
         raise InputError(f"give two methods, --methods a,b, got {len(chosen)}: {methods!r}")
-    rows = [
-        (
-            each.model,
-            each.ood,
-            each.metric.head,
-            *map(each.metric.show, (each.first, each.second)),
-            _points(each.difference.value),
-            f"{_points(each.difference.low)} to {_points(each.difference.high)}",
-            _p(each.difference.p_value),
-        )
-        for each in compare_pair(scores, *chosen, metrics=list(metrics))
-    ]
+    rows = []
+    for each in compare_pair(scores, *chosen, metrics=list(metrics)):
+        values = map(each.metric.show, (each.first, each.second))
+        difference = _cells(each.difference, each.difference.p_value)
+        rows.append([each.model, each.ood, each.metric.head, *values, *difference])
     print_columns(HEAD, rows, console())
     say(f"first: {chosen[0]}, second: {chosen[1]}; percent. {CONVENTION}")
 
@@ -73,13 +68,17 @@ def _show_ties(scores: KeptScores) -> None:
 
     rows = []
     for model, best, name, mean, difference, p_value in compare_with_best(scores):
-        verdict = "best" if name == best else "tied" if p_value >= 0.05 else "worse"
-        limits = "" if name == best else f"{_points(difference.low)} to {_points(difference.high)}"
-        gap = "" if name == best else _points(difference.value)
-        rows.append((model, name, f"{100 * mean:.2f}", gap, limits, "" if name == best else _p(p_value), verdict))
-    print_columns(
-        ("network", "method", "mean AUROC", "to the best", "95 % interval", "p (all pairs)", ""), rows, console()
-    )
+        cells = ("", "", "", "best")
+        if name != best:
+            cells = (*_cells(difference, p_value), "tied" if p_value >= 0.05 else "worse")
+        rows.append([model, name, f"{100 * mean:.2f}", *cells])
+    print_columns(TIES_HEAD, rows, console())
+
+
+def _cells(difference: Difference, p_value: float) -> tuple[str, str, str]:
+    """A difference, its interval and its p-value."""
+    limits = f"{_points(difference.low)} to {_points(difference.high)}"
+    return _points(difference.value), limits, "< 0.0001" if p_value < 0.0001 else f"{p_value:.4f}"
 
 
 def _points(value: float) -> str:
@@ -88,9 +87,5 @@ def _points(value: float) -> str:
     >>> _points(0.0123), _points(-0.00001)
     ('+1.23', '0.00')
     """
-    said = f"{100 * value:+.2f}"
-    return said[1:] if float(said) == 0 else said
-
-
-def _p(value: float) -> str:
-    return "< 0.0001" if value < 0.0001 else f"{value:.4f}"
+    text = f"{100 * value:+.2f}"
+    return text[1:] if float(text) == 0 else text

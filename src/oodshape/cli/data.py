@@ -6,14 +6,14 @@ import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from textwrap import wrap
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from oodshape.cli.shared_options import DataOption
 from oodshape.core.errors import InputError, unknown
 from oodshape.core.machine import OFFLINE, is_offline
-from oodshape.core.progress import progress_bar
+from oodshape.core.progress import Report, progress_bar
 from oodshape.images.datasets.catalog import CATALOG, DatasetEntry, DatasetStatus, list_status
 from oodshape.images.datasets.download_sources import Download, format_size, list_sources
 
@@ -54,8 +54,7 @@ def data(
         raise typer.BadParameter(f"one benchmark at most, got {' '.join(chosen)}")
     if data is not None and not data.is_dir():
         raise InputError(f"there is no folder {data}; --data names the folder that holds the data sets")
-    benchmark = chosen[0] if chosen else None
-    lines = describe(data, benchmark) if benchmark else overview(data)
+    lines = describe(data, chosen[0]) if chosen else overview(data)
     typer.echo("\n".join(lines))  # never wrapped: addresses stay whole
     if data is None:
         sys.stderr.write("no data folder was named: --data DIR or OODSHAPE_DATA\n")
@@ -204,19 +203,17 @@ def _obtain_all(todo: Wanted, unverified: bool) -> list[str]:
     """Download and unpack file after file; returns the errors, a line each."""
     from oodshape.images.datasets.download import obtain
 
-    errors, before = [], 0
-    with progress_bar("all files", sum(source.bytes for source in todo) // MB or None, unit="MB") as report_all:
-        for source, root in todo.items():
-            with progress_bar(source.file, source.bytes // MB or None, unit="MB") as report_one:
+    errors = []
+    for number, (source, root) in enumerate(todo.items(), 1):
+        text = f"{source.file} ({number} of {len(todo)})"
+        with progress_bar(text, source.bytes // MB or None, unit="MB") as report:
 
-                def report(done: int, before: int = before, report_one: Any = report_one) -> None:
-                    report_one(done // MB)
-                    report_all((before + done) // MB)
+            def report_bytes(done: int, report: Report = report) -> None:
+                report(done // MB)
 
-                try:
-                    note = obtain(source, root, report, unverified=unverified)
-                    typer.echo(f"{root / source.to}{f': {note}' if note else ''}")
-                except InputError as error:
-                    errors.append(str(error))
-            before += source.bytes
+            try:
+                note = obtain(source, root, report_bytes, unverified=unverified)
+                typer.echo(f"{root / source.to}{f': {note}' if note else ''}")
+            except InputError as error:
+                errors.append(str(error))
     return errors

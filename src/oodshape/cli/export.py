@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from oodshape.cli.shared_options import ON_ANY_DEVICE, GuardOption, ModelOption, check_inputs, resolve_device
+from oodshape.cli import shared_options as shared
 from oodshape.cli.terminal import say
 from oodshape.core.files import check_writable
 from oodshape.core.options import ModelOptions
@@ -12,9 +12,9 @@ from oodshape.core.options import ModelOptions
 
 def export(
     *,
-    guard: GuardOption,
-    model: ModelOption,
-    opening: ModelOptions = ON_ANY_DEVICE,
+    guard: shared.GuardOption,
+    model: shared.ModelOption,
+    opening: ModelOptions = shared.ON_ANY_DEVICE,
     out: Path,
     images: str | None = None,
 ) -> None:
@@ -28,9 +28,9 @@ def export(
         images: To compare on [default: synthetic ones]: {IMAGES}.
     """
     check_writable(out)
-    check_inputs(images, guard=guard, model=model, opening=opening)
+    shared.check_inputs(images, guard=guard, model=model, opening=opening)
     from oodshape.guard.guard import Guard
 
     fitted = Guard.load(guard, trust_code=opening.trust_code)
-    report = fitted.export(out, model, images=images, **vars(resolve_device(opening)))
+    report = fitted.export(out, model, images=images, **vars(shared.resolve_device(opening)))
     say(str(report))

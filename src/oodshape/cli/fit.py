@@ -8,18 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from oodshape.cli.shared_options import (
-    ON_ANY_DEVICE,
-    EngineOption,
-    JsonOption,
-    ModelOption,
-    PreprocessingOption,
-    cache_folder,
-    check_inputs,
-    parse_preprocessing,
-    ray_pool,
-    resolve_device,
-)
+from oodshape.cli import shared_options as shared
 from oodshape.cli.terminal import is_quiet, say, show_json, warnings_as_lines
 from oodshape.core.errors import InputError
 from oodshape.core.files import check_writable
@@ -29,8 +18,8 @@ from oodshape.core.text import printable
 
 def fit(
     *,
-    model: ModelOption,
-    opening: ModelOptions = ON_ANY_DEVICE,
+    model: shared.ModelOption,
+    opening: ModelOptions = shared.ON_ANY_DEVICE,
     layer: HeadOptions,
     images: str | None = None,
     parts: Annotated[list[str] | None, typer.Option(metavar="FILES")] = None,
@@ -41,13 +30,13 @@ def fit(
     per_class: bool = False,
     classes: Path | None = None,
     prompt: str = "a photo of a {}.",
-    preprocessing: PreprocessingOption = "",
+    preprocessing: shared.PreprocessingOption = "",
     reading: ImageOptions,
     subset: SubsetOptions,
     keeping: CacheOptions,
-    engine: EngineOption = "local",
+    engine: shared.EngineOption = "local",
     running: RunOptions,
-    json: JsonOption = False,
+    json: shared.JsonOption = False,
 ) -> None:
     """Fit a guard to a network: select a detector without OOD data, calibrate the threshold, report the guarantee.
 
@@ -65,9 +54,9 @@ def fit(
         prompt: For CLIP and SigLIP: the prompt; {} is replaced by the class name.
     """
     check_writable(out)
-    check_inputs(images, calibrate, model=model, opening=opening, method=method, alpha=alpha)
-    settings, upright = parse_preprocessing(preprocessing)
-    pool = ray_pool(engine)
+    shared.check_inputs(images, calibrate, model=model, opening=opening, method=method, alpha=alpha)
+    settings, upright = shared.parse_preprocessing(preprocessing)
+    pool = shared.ray_pool(engine)
     from oodshape.guard.describe import describe_classes, describe_preprocessing, describe_selection, facts
     from oodshape.guard.guard import Guard
     from oodshape.images.sources.open_images import describe_skipped, in_column
@@ -77,7 +66,7 @@ def fit(
 
     lines: list[str] = []  # what an engine reports
     with warnings_as_lines():
-        where = resolve_device(opening)
+        where = shared.resolve_device(opening)
         names = () if classes is None else read_class_names(classes)
         source = open_model(model, classes=names, prompt=prompt, **vars(where), **vars(layer))
         options: dict[str, Any] = {
@@ -99,7 +88,9 @@ def fit(
             lines = [timings.line()]
         else:
             options |= {"images": images, "calibrate": calibrate, "parts": parts or None}
-            guard = Guard.fit(source, cache=cache_folder(keeping.cache), **options, **vars(reading), **vars(running))
+            guard = Guard.fit(
+                source, cache=shared.cache_folder(keeping.cache), **options, **vars(reading), **vars(running)
+            )
     guard.save(out)
     if json:
         show_json(facts(guard))

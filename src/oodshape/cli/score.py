@@ -7,16 +7,7 @@ from pathlib import Path
 
 import typer
 
-from oodshape.cli.shared_options import (
-    ON_ANY_DEVICE,
-    EngineOption,
-    GuardOption,
-    ModelOption,
-    ShardOption,
-    check_inputs,
-    ray_pool,
-    resolve_device,
-)
+from oodshape.cli import shared_options as shared
 from oodshape.cli.terminal import UNREADABLE, command_line, say, show_json, warnings_as_lines
 from oodshape.core.errors import InputError
 from oodshape.core.files import check_writable
@@ -25,15 +16,15 @@ from oodshape.core.options import ImageOptions, ModelOptions, RunOptions
 
 def score(
     *,
-    guard: GuardOption,
-    model: ModelOption,
-    opening: ModelOptions = ON_ANY_DEVICE,
+    guard: shared.GuardOption,
+    model: shared.ModelOption,
+    opening: ModelOptions = shared.ON_ANY_DEVICE,
     images: str,
     out: Path | None = None,
-    shard: ShardOption = "",
+    shard: shared.ShardOption = "",
     reading: ImageOptions,
     page: Path | None = None,
-    engine: EngineOption = "local",
+    engine: shared.EngineOption = "local",
     running: RunOptions,
     json: bool = False,
 ) -> None:
@@ -58,8 +49,8 @@ def score(
         raise InputError("a page shows a whole set of images: leave --shard or --page out")
     if shard and (out is None or out.suffix.lower() != ".parquet"):
         raise InputError("--shard needs a Parquet file, which stores its number: --out scores-03.parquet")
-    check_inputs(images, guard=guard, model=model, opening=opening)
-    pool = ray_pool(engine)
+    shared.check_inputs(images, guard=guard, model=model, opening=opening)
+    pool = shared.ray_pool(engine)
     from oodshape.core.files import any_names
     from oodshape.guard.guard import Guard
     from oodshape.guard.scoring.resumable_scores import score_to_file, score_to_stream
@@ -71,7 +62,7 @@ def score(
         raise InputError("the engine ray needs --out, makes its own shards, and writes no page")
     fitted = Guard.load(guard, trust_code=opening.trust_code)
     with warnings_as_lines():
-        source = fitted.open_network(model, resolve_device(opening))
+        source = fitted.open_network(model, shared.resolve_device(opening))
     listing = stream_images(in_column(images, reading.column))
     scored_set = ScoredRows(fitted, listing.name)
     on_row = None if page is None else scored_set.add

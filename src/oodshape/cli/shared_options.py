@@ -10,14 +10,14 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import typer
 
 from oodshape.core.errors import InputError, check_fraction
 from oodshape.core.options import CacheOptions, Help, ModelOptions, RunOptions, SubsetOptions
+from oodshape.core.text import parse_settings
 
-Settings = Literal["general", "imagenet", "cifar10", "cifar100", "authors-code", "openood"]
 ModelOption = Annotated[
     str,
     Help(
@@ -90,17 +90,10 @@ def parse_preprocessing(text: str) -> tuple[dict[str, Any], bool]:
     >>> parse_preprocessing("resize=64x48 upright std=0.5,0.5,0.5")
     ({'resize': (64, 48), 'std': (0.5, 0.5, 0.5)}, True)
     """
-    found: dict[str, Any] = {}
-    given = text.split()
-    for word in given:
-        if word == UPRIGHT:
-            continue
-        name, _, value = word.partition("=")
-        try:
-            found[name] = _SETTINGS[name](value)
-        except (KeyError, ValueError):
-            raise InputError(f"--preprocessing takes {PREPROCESSING}, separated by spaces, got {word!r}") from None
-    return found, UPRIGHT in given
+    words = text.split()
+    settings = [word for word in words if word != UPRIGHT]
+    found = parse_settings(settings, _SETTINGS, f"--preprocessing takes {PREPROCESSING}, separated by spaces")
+    return found, UPRIGHT in words
 
 
 UPRIGHT = "upright"

@@ -7,7 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from oodshape.cli.shared_options import Compared, Settings, words
+from oodshape.benchmark.spec import Settings
+from oodshape.cli.shared_options import Compared, words
 from oodshape.cli.terminal import say
 
 
@@ -49,7 +50,7 @@ def study(
 
     compared_names = tuple(find_record(each).id for each in words(methods))
     names = select_studies(name, compared_names)
-    how: dict[str, Any] = {"settings": settings or "", **compared.as_kwargs()}
+    how: dict[str, Any] = {"settings": settings, **compared.as_kwargs()}
     loaded = load_networks(benchmark, features or [], **how)
     networks = [network.with_options(ood, compared_names) for network in loaded]
     for network in networks:

@@ -48,9 +48,8 @@ def wrapped(text: str, stream: IO[str], indent: int = 0) -> str:
     width, found = get_terminal_size().columns, []
     for line in text.split("\n"):
         below = " " * (indent or len(line) - len(line.lstrip()))
-        whole = line.replace(" %", "\u00a0%")  # a figure and its sign are one word
-        cut = wrap(whole, width, subsequent_indent=below, break_long_words=False, break_on_hyphens=False)
-        found += [part.replace("\u00a0%", " %") for part in cut] if len(line) > width else [line]
+        cut = wrap(line, width, subsequent_indent=below, break_long_words=False, break_on_hyphens=False)
+        found += cut if len(line) > width else [line]
     return "\n".join(found)
 
 

@@ -62,12 +62,11 @@ def watch(
     with lock_state(str(state or "")):
         if state is not None and state.is_file():
             seen = Watch.load(state)
-            given = {"alpha": alpha, "n-calibration": n_calibration, "delta": delta}
-            known_by = {"alpha": seen.alpha, "n-calibration": seen.n_calibration, "delta": seen.delta}
-            for name, value in given.items():
-                if value not in (None, known_by[name]) and not reset:
+            for name, value in (("alpha", alpha), ("n-calibration", n_calibration), ("delta", delta)):
+                kept = getattr(seen, name.replace("-", "_"))
+                if value not in (None, kept) and not reset:
                     raise InputError(
-                        f"{state} watches with --{name} {known_by[name]:g}, but got {value:g}: leave it out, or --reset"
+                        f"{state} watches with --{name} {kept:g}, but got {value:g}: leave it out, or --reset"
                     )
         elif alpha is None or n_calibration is None:
             raise InputError("watch must know the guarantee: give --guard FILE, or --alpha and --n-calibration")

@@ -54,22 +54,21 @@ def parse_count(text: str) -> int:
     return int(found[1].replace("_", "")) << {"": 0, "K": 10, "M": 20, "G": 30}[found[2]]
 
 
-def parse_settings(text: str, kinds: Mapping[str, Callable[[str], Any]], what: str, example: str) -> dict[str, Any]:
-    """Read `name=value` pairs that are separated by commas; `kinds` has the names and reads the values.
+def parse_settings(items: Iterable[str], kinds: Mapping[str, Callable[[str], Any]], expected: str) -> dict[str, Any]:
+    """Read `name=value` pairs; `kinds` has the names and reads the values, `expected` begins the error message.
 
-    >>> parse_settings("aspect=50,pixels=2K", {"pixels": parse_count, "aspect": int}, "limits are", "aspect=50")
+    >>> parse_settings(["aspect=50", "pixels=2K"], {"pixels": parse_count, "aspect": int}, "limits are ...")
     {'aspect': 50, 'pixels': 2048}
     """
     found: dict[str, Any] = {}
-    for item in filter(None, map(str.strip, text.split(","))):
+    for item in filter(None, map(str.strip, items)):
         name, _, value = (part.strip() for part in item.partition("="))
         try:
             if name in found:
                 raise ValueError(name)
             found[name] = kinds[name](value)
         except (KeyError, ValueError):
-            names = ", ".join(f"{each}=N" for each in kinds)
-            raise InputError(f"{what} {names}, each at most once, such as {example}; got {item!r}") from None
+            raise InputError(f"{expected}, each at most once; got {item!r}") from None
     return found
 
 

@@ -61,5 +61,6 @@ def parse_maxima(text: str) -> dict[str, Any]:
     >>> parse_maxima("seconds=2.5,requests=1_000")
     {'max_seconds': 2.5, 'max_requests': 1000}
     """
-    found = parse_settings(text, MAXIMA, "--max takes", "seconds=20,requests=4")
+    expected = f"--max takes {', '.join(f'{name}=N' for name in MAXIMA)}, such as seconds=20,requests=4"
+    found = parse_settings(text.split(","), MAXIMA, expected)
     return {f"max_{name}": value for name, value in found.items()}

@@ -73,7 +73,8 @@ class Limits:
         Limits(pixels=50331648, aspect=50, inflated=268435456)
         """
         kinds = {field.name: parse_count for field in fields(cls)}
-        return cls(**parse_settings(text, kinds, "limits are", "pixels=200M,aspect=50"))
+        expected = "limits are pixels=N, aspect=N, inflated=N, or some of them, such as pixels=200M,aspect=50"
+        return cls(**parse_settings(text.split(","), kinds, expected))
 
     @classmethod
     def from_environment(cls) -> Limits:
