@@ -175,9 +175,9 @@ def test_the_settings_of_the_authors_code_are_of_an_id_set() -> None:
     assert shipped.of_paper == "cifar100"
     assert select_methods(shipped)["optfs-e"].shape == OptFS(k=100, norm=1000.0)
     own = parse(GOOD.replace('name = "mine"', 'name = "mine"\nsettings = "authors-code"'))
-    with pytest.raises(InputError, match='mine does not say which it has; put id_set = "imagenet"'):
+    with pytest.raises(InputError, match='mine names none of them: put id_set = "imagenet"'):
         select_methods(own)
-    with pytest.raises(InputError, match="digits has another one; choose the benchmark imagenet, cifar10 or cifar100"):
+    with pytest.raises(InputError, match="of imagenet, cifar10, cifar100, and digits names none of them"):
         select_methods(Benchmark.load("digits").with_settings("authors-code"))
     said = parse(GOOD.replace('name = "mine"', 'name = "mine"\nsettings = "authors-code"\nid_set = "cifar10"'))
     assert select_methods(said)["vra-p"].shape == VraP(low=0.6, high=0.95, absolute=True)

@@ -64,9 +64,8 @@ def find_ties(scores: KeptScores) -> Iterator[Ties]:
         for ood, means in _by_set(scores, model).items():
             yield _tied(model, ood, means)
             if shared:
-                before = whole.get(ood)
-                both = means if before is None else {m: before[m].mixed(means[m], 1 / (place + 1)) for m in before}
-                whole[ood] = both
+                before = whole.get(ood, {})
+                whole[ood] = {m: before[m].mixed(means[m], 1 / (place + 1)) for m in before} or means
     for ood, means in whole.items() if len(scores.by_model) > 1 else ():
         yield _tied(ALL, ood, means)
 

@@ -59,7 +59,7 @@ def select_methods(benchmark: Benchmark, names: tuple[str, ...] = ()) -> dict[st
     if own:
         table = {name: own[name].method if name in own else method for name, method in METHODS.items()}
     else:
-        table = apply_settings(benchmark.settings, benchmark.of_paper, benchmark.name, shipped=benchmark.shipped)
+        table = apply_settings(benchmark.settings, benchmark.of_paper, benchmark.name)
     if not names:
         return table
     chosen = {record.id: table.get(record.id) or make_method(record) for record in map(find_record, names)}
@@ -74,18 +74,14 @@ def settings_of_openood(benchmark: Benchmark) -> dict[str, OpenOODSetting]:
     return openood_settings(known[0].native.std if known else (1.0,))
 
 
-def apply_settings(settings: str, id_set: str, where: str, *, shipped: bool = False) -> dict[str, Method]:
+def apply_settings(settings: str, id_set: str, where: str) -> dict[str, Method]:
     """The methods with general settings, with the paper's for an ID set, or as its published code has them."""
     if settings != AUTHORS:
         return dict(METHODS) if settings == "general" else paper_methods(settings)
     if not id_set:
-        others = (
-            f"choose the benchmark {', '.join(ID_SETS[:-1])} or {ID_SETS[-1]}, or other --settings, such as general"
-        )
-        own = 'put id_set = "imagenet", "cifar10" or "cifar100" into its file'
         raise InputError(
-            f"the settings of the authors' code are of an ID set of the paper, and {where} "
-            f"{f'has another one; {others}' if shipped else f'does not say which it has; {own}'}"
+            f"the settings of the authors' code are of {', '.join(ID_SETS)}, and {where} names none of them: put "
+            'id_set = "imagenet" (or another) into its file if it is one, or take other --settings, such as general'
         )
     return authors_methods(id_set)
 

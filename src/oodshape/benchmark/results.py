@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import platform
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
@@ -104,12 +105,9 @@ class RunResults(Checked):
             object.__setattr__(self, name, tuple(getattr(self, name)))
         object.__setattr__(self, "skipped", tuple((str(what), str(why)) for what, why in self.skipped))
         super().__post_init__()
-        seen: set[tuple[str, str, str]] = set()
-        for row in self.rows:
-            key = (row.model, row.method, row.ood)
-            if key in seen:
-                raise InputError(f"two rows for model {row.model!r}, method {row.method!r}, OOD set {row.ood!r}")
-            seen.add(key)
+        count = Counter((row.model, row.method, row.ood) for row in self.rows)
+        for key in (key for key, rows in count.items() if rows > 1):
+            raise InputError("two rows for model {!r}, method {!r}, OOD set {!r}".format(*key))
         try:
             plain = json.loads(json.dumps(self.provenance, allow_nan=False))
         except (TypeError, ValueError) as error:

@@ -73,13 +73,11 @@ def main() -> None:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # the interpreter flushes once more
         sys.exit(0)
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, SystemExit) as end:
+        if isinstance(end, SystemExit) and end.code != STOPPED:  # typer turns an interrupt into this status
+            raise
         sys.stderr.write("stopped\n")
         sys.exit(STOPPED)
-    except SystemExit as end:
-        if end.code == STOPPED:  # typer has caught the interrupt before us, and says nothing
-            sys.stderr.write("stopped\n")
-        raise
     except OSError as error:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         show_line(f"error: {error}")

@@ -2,24 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
 import typer
 
-from oodshape.cli.shared_options import DataOption, ResultsArgument, resolve_device
+from oodshape.cli.shared_options import ON_ANY_DEVICE, DataOption, ResultsArgument, resolve_device
 from oodshape.cli.terminal import say
-from oodshape.core.options import ModelOptions, Precision, RunOptions
-
-
-@dataclass(frozen=True, kw_only=True)
-class Reopened(ModelOptions):
-    """How to open the models of a run again."""
-
-    precision: Precision | None = None  # no option: the results say it
-
-
-AS_BEFORE = Reopened(device="auto")
+from oodshape.core.options import ModelOptions, RunOptions
 
 
 def repeat(
@@ -27,7 +16,7 @@ def repeat(
     results: ResultsArgument,
     out: Path | None = None,
     data: DataOption = None,
-    opening: Reopened = AS_BEFORE,
+    opening: ModelOptions = ON_ANY_DEVICE,
     running: RunOptions,
 ) -> None:
     """Repeat a benchmark run from its results file, and report whether the figures agree.
@@ -46,7 +35,7 @@ def repeat(
 
     before = RunResults.load(results)
     given = {"data": data, **vars(running), **vars(resolve_device(opening))}
-    given = {name: value for name, value in given.items() if value is not None}  # the results say the precision
+    given = {name: value for name, value in given.items() if value is not None}  # the results say the rest
     benchmark, options = restore_benchmark(before, **given)
     now = run_benchmark(benchmark, options)
     if out is not None:

@@ -218,12 +218,16 @@ def takes_options(*groups: type[Any]) -> Callable[[Verb], Verb]:
 
     `inspect.signature`, `help` and the API reference show one keyword for each field, with its default and its text.
     """
-    names = [each.name for group in groups for each in fields(group)]
+    keywords_of_groups = [
+        Parameter(each.name, Parameter.KEYWORD_ONLY, default=each.default, annotation=get_type_hints(group)[each.name])
+        for group in groups
+        for each in fields(group)
+    ]
 
     def decorate(verb: Verb) -> Verb:
         own = inspect.signature(verb)
         plain = [each for each in own.parameters.values() if each.kind is not Parameter.VAR_KEYWORD]
-        known = {each.name for each in plain} | set(names)
+        known = {each.name for each in (*plain, *keywords_of_groups)}
 
         @functools.wraps(verb)
         def call(*args: Any, **keywords: Any) -> Any:
@@ -233,20 +237,11 @@ def takes_options(*groups: type[Any]) -> Callable[[Verb], Verb]:
                 raise TypeError(f"{verb.__qualname__}() got an unexpected keyword argument {name!r}{hint}")
             return verb(*args, **keywords)
 
-        shown = [*plain, *(each for group in groups for each in _parameters(group))]
-        call.__signature__ = own.replace(parameters=shown)  # type: ignore[attr-defined]
+        call.__signature__ = own.replace(parameters=[*plain, *keywords_of_groups])  # type: ignore[attr-defined]
         call.__doc__ = _with_arguments(inspect.getdoc(verb) or "", [_arguments(group) for group in groups])
         return call  # type: ignore[return-value]
 
     return decorate
-
-
-def _parameters(group: type[Any]) -> list[Parameter]:
-    types = get_type_hints(group)
-    return [
-        Parameter(each.name, Parameter.KEYWORD_ONLY, default=each.default, annotation=types[each.name])
-        for each in fields(group)
-    ]
 
 
 def _arguments(group: type[Any]) -> str:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-import math
+import sys
 import types
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -51,6 +51,7 @@ if TYPE_CHECKING:  # a service reads values without it
 V = TypeVar("V", bound="Value")
 Json = Any
 PACKAGE = __name__.partition(".")[0]
+LARGEST = sys.float_info.max  # NaN, infinity and larger whole numbers are no finite numbers
 
 
 class Sizes(NamedTuple):
@@ -168,7 +169,8 @@ def _check(item: Any, hint: Any, where: str) -> None:
     elif hint is int:
         _must(isinstance(item, Integral) and not isinstance(item, bool), where, "a whole number", item)
     elif hint is float:
-        _must(isinstance(item, Real) and not isinstance(item, bool) and _finite(item), where, "a finite number", item)
+        number: Any = item if isinstance(item, Real) and not isinstance(item, bool) else np.nan
+        _must(abs(number) <= LARGEST, where, "a finite number", item)
     elif isinstance(hint, type):
         _must(isinstance(item, hint), where, f"a {hint.__name__}", item)
         _must(not isinstance(item, str) or _is_text(item), where, "text", item)
@@ -237,13 +239,6 @@ def check_sizes(item: Any, names: Sequence[str], where: str, letters: dict[str, 
     for letter, size in zip(names, item.shape, strict=True):
         if letters.setdefault(letter, size) != size:
             raise InputError(f"{where} has {size} for {letter}, another field has {letters[letter]}")
-
-
-def _finite(item: Any) -> bool:
-    try:
-        return math.isfinite(item)
-    except OverflowError:  # a whole number beyond all floats
-        return False
 
 
 def _must(sound: bool, where: str, wanted: str, item: Any) -> None:

@@ -33,7 +33,7 @@ from oodshape.methods.detector import Method
 from oodshape.metrics.conformal import images_needed
 from oodshape.networks.loading import OpenNet, override
 
-__all__ = ["ActorPool", "RunTimings", "collect", "fit_guard", "score"]
+__all__ = ["ActorPool", "RunTimings", "fit_guard", "score"]
 FEWEST = 16  # shards that a run is cut into at least: what a worker that dies may lose
 LARGEST = 4096  # images of a shard at most
 
@@ -51,80 +51,58 @@ class RunTimings:
         return f"{self.images / max(self.seconds, 1e-9):,.0f} images per second, {self.failed:,} failed"
 
 
-def collect(
-    source: OpenNet,
-    images: Given,
-    out: Path,
-    *,
-    method: str | Method = "auto",
-    hold_out: bool = False,
-    preprocessing: Preprocessing | None = None,
-    upright: bool = False,
-    limit: int | None = None,
-    run: RunOptions = RunOptions(),
-    shards: int | None = None,
-    pool: ActorPool | None = None,
-) -> RunTimings:
-    """Write what a fit needs of all images to one part; `source` was opened by a spec, as workers open it again."""
-    begun, ray = time.monotonic(), start_ray()
-    given = limit_images(open_images(images, upright=upright), limit)
-    count = shards or _count_shards(len(given), run.batch_size)
-    job = Job.of(source, count, run)
-    told = {
-        "job": job,
-        "images": given,
-        "recipe": resolve_recipe(method),
-        "preprocessing": preprocessing or override(source.native),
-        "upright": upright,
-        "hold_out": hold_out,
-    }
-    # on the driver's node: what lies on another one is lost with it
-    here = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), False)
-    merge = ray.remote(max_retries=AGAIN, num_cpus=0, scheduling_strategy=here)(merged_parts)
-    waiting: list[Any] = []
-    lost = 0
-    with worker_errors():
-        for row in map_shards(Collector, told, range(1, count + 1), pool, given.name, run.progress):
-            waiting.append(ray.put(row["part"]))
-            lost += row["lost"]
-            if len(waiting) == 4:  # in tasks, and never many parts in memory at once
-                waiting = [merge.remote(*waiting)]
-        data = ray.get(merge.remote(*waiting))
-    with replacing(out) as temporary:
-        temporary.write_bytes(data)
-    return RunTimings(len(given), lost, time.monotonic() - begun)
-
-
 def fit_guard(
     source: OpenNet,
     images: Given,
     calibrate: Given | None = None,
     run: RunOptions = RunOptions(),
     *,
+    method: str | Method = "auto",
     alpha: float = 0.05,
     per_class: bool = False,
+    preprocessing: Preprocessing | None = None,
     classes: tuple[str, ...] = (),
     upright: bool = False,
     limit: int | None = None,
     shards: int | None = None,
     pool: ActorPool | None = None,
-    **recipe: Any,
 ) -> tuple[Guard, RunTimings]:
-    """Fit a guard as `Guard.fit` does, with the training images on the actors; `source` was opened by a spec.
-
-    `recipe` are the options of `Guard.fit` that decide what is collected: method, exportable, preprocessing.
-    """
+    """Fit a guard as `Guard.fit` does, with the training images on the actors; `source` was opened by a spec."""
+    begun = time.monotonic()
     given = open_images(images, upright=upright)
     held = None if calibrate is None else open_images(calibrate, upright=upright)
     check_images(given, held, alpha, limit)
     if held is not None and limit is not None:
         held = limit_images(held, max(limit, images_needed(alpha)))
+    given = limit_images(given, limit)
+    count = shards or _count_shards(len(given), run.batch_size)
+    recipe = {"recipe": resolve_recipe(method), "preprocessing": preprocessing or override(source.native)}
+    told = {"job": Job.of(source, count, run), "images": given, "upright": upright, "hold_out": held is None, **recipe}
     with tempfile.TemporaryDirectory() as folder:
         part = Path(folder) / "part.safetensors"
-        where: dict[str, Any] = {"upright": upright, "limit": limit, "run": run, "shards": shards, "pool": pool}
-        timings = collect(source, given, part, hold_out=held is None, **where, **recipe)
-        threshold: dict[str, Any] = {"alpha": alpha, "per_class": per_class, "classes": classes}
-        return Guard.fit(source, parts=[part], calibrate=held, **threshold, **recipe, **vars(run)), timings
+        lost = _collect_part(told, count, part, pool, run.progress)
+        timings = RunTimings(len(given), lost, time.monotonic() - begun)
+        options: dict[str, Any] = {"method": method, "preprocessing": preprocessing, "classes": classes, **vars(run)}
+        guard = Guard.fit(source, parts=[part], calibrate=held, alpha=alpha, per_class=per_class, **options)
+    return guard, timings
+
+
+def _collect_part(told: dict[str, Any], shards: int, out: Path, pool: ActorPool | None, progress: bool | None) -> int:
+    """Write what a fit needs of all shards to one part; return how many images could not be read."""
+    ray = start_ray()
+    # on the driver's node: what lies on another one is lost with it
+    here = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), False)
+    merge = ray.remote(max_retries=AGAIN, num_cpus=0, scheduling_strategy=here)(merged_parts)
+    waiting: list[Any] = []
+    lost = 0
+    with worker_errors():
+        for row in map_shards(Collector, told, range(1, shards + 1), pool, told["images"].name, progress):
+            waiting.append(ray.put(row["part"]))
+            lost += row["lost"]
+            if len(waiting) == 4:  # in tasks, and never many parts in memory at once
+                waiting = [merge.remote(*waiting)]
+        out.write_bytes(ray.get(merge.remote(*waiting)))
+    return lost
 
 
 def score(

@@ -15,7 +15,7 @@ from oodshape.report.pages.benchmark_page import write_benchmark_page
 from oodshape.report.tables.markdown_latex import frame_latex, frame_markdown, to_latex, to_markdown
 from oodshape.report.tables.named_tables import Kind, make_named_tables
 from oodshape.report.tables.openood import openood_tables, show_openood
-from oodshape.report.tables.table import DEFAULT_COLUMNS, Column
+from oodshape.report.tables.table import DEFAULT_COLUMNS, Columns
 from oodshape.report.tables.terminal import print_table
 
 if TYPE_CHECKING:
@@ -32,12 +32,7 @@ def write_benchmark(benchmark: Benchmark, options: BenchOptions, folder: Path) -
 
 
 def write_report(
-    results: RunResults,
-    folder: Path,
-    kind: Kind = "model",
-    *,
-    paper: bool = False,
-    columns: tuple[Column, ...] = DEFAULT_COLUMNS,
+    results: RunResults, folder: Path, kind: Kind = "model", *, paper: bool = False, columns: Columns = DEFAULT_COLUMNS
 ) -> None:
     """Write report.html, table.md and table.tex; the tables start with those of the kind asked for."""
     tables = make_named_tables(results, kind, paper=paper, columns=columns)
@@ -59,7 +54,7 @@ def print_report(
     kind: Kind = "model",
     *,
     paper: bool = False,
-    columns: tuple[Column, ...] = DEFAULT_COLUMNS,
+    columns: Columns = DEFAULT_COLUMNS,
 ) -> None:
     """Print the tables of results, the best by their first column on top."""
     show_openood(results, console)

@@ -61,7 +61,7 @@ def compare_dynamic(network: StudyNetwork) -> DataFrame:
     """Return curve, left, right, theta with the network's classes and with changing ones, and the changed ratios."""
     fixed = network.methods["optfs-v"].fit(network.train).shape
     dynamic = fit_dynamic(network.train, optfs=find_optfs(network.methods))
-    columns = {**interval_columns(dynamic.edges), **vars(measure_changed(network.train, fixed))}
+    columns = {**interval_columns(dynamic.edges), **measure_changed(network.train, fixed)}
     curves: dict[str, Any] = {"Ours (V)": fixed, "Dynamic": dynamic}
     frames = [DataFrame({"curve": name, **columns, "theta": shape.theta}) for name, shape in curves.items()]
     return concat(frames, ignore_index=True)

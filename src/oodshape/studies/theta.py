@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
@@ -107,17 +107,11 @@ def fit_dynamic(
     return shape if theta is None else replace(theta, theta=optfs.solve(theta.theta))
 
 
-@dataclass(frozen=True)
-class ChangedRatio:
-    """The fraction of images whose class changes with the shape: by the paper's formula, and by the authors' code."""
+def measure_changed(features: Features, shape: Shape, *, samples: int = 10_000, seed: int = 0) -> dict[str, float]:
+    """Measure the ratio r of images whose argmax changes with the shape, over n = min(samples, N) of them.
 
-    without_bias: float  # argmax w z against argmax w f(z)
-    with_bias: float
-    n: int
-
-
-def measure_changed(features: Features, shape: Shape, *, samples: int = 10_000, seed: int = 0) -> ChangedRatio:
-    """Measure the ratio r of changed argmax over min(samples, n) images drawn with the seed, without and with bias."""
+    without_bias is the paper's formula (argmax w z against argmax w f(z)), with_bias that of the authors' code.
+    """
     rows = smallest(features.identities, samples, seed, "changed")
     changed = torch.zeros(2, dtype=torch.int64)
     for _, raw in features[rows].chunks():
@@ -125,7 +119,7 @@ def measure_changed(features: Features, shape: Shape, *, samples: int = 10_000, 
         before, after = _classes(features, z), _classes(features, shape(z))
         changed += (before != after).sum(dim=1).cpu()
     without, with_bias = (changed.double() / len(rows)).tolist()
-    return ChangedRatio(without, with_bias, len(rows))
+    return {"without_bias": without, "with_bias": with_bias, "n": len(rows)}
 
 
 def _classes(features: Features, z: Tensor) -> Tensor:

@@ -20,7 +20,7 @@ from oodshape.metrics.detection import Estimate
 from oodshape.metrics.registry import DEFAULT_METRICS, ERROR, MAIN, METRICS, UNITS, Metric
 from oodshape.report.method_styles import BLOCKS, display_name, method_style, table_block
 from oodshape.report.pages.html import definitions, fill_template, page_json, write_page
-from oodshape.report.tables.table import DEFAULT_COLUMNS, Column, Table, list_caveats, list_skipped, make_table
+from oodshape.report.tables.table import DEFAULT_COLUMNS, Column, Columns, Table, list_caveats, list_skipped, make_table
 
 SCRIPTS = ("elements.js", "data.js", "filters.js", "table.js", "charts.js", "state.js", "top.js", "page.js")
 COST = ("fit_seconds", "image_ms")
@@ -28,7 +28,6 @@ LESSON = (
     "These networks are tiny: methods that measure distances among features win here. On ImageNet, OptFS has the "
     "lowest FPR95 on EfficientNet-Lite0 (see Results in the documentation); no method wins on every network."
 )
-Columns = tuple[Column, ...]
 
 
 def page_data(results: RunResults, columns: Sequence[Column] = DEFAULT_COLUMNS) -> dict[str, Any]:

@@ -27,8 +27,6 @@ STEPS = 1000  # of the slider, to a share of 1
 BINS = 60
 ALL = "all OOD images"
 
-Images = ImageSource
-
 
 def collect_set(guard: Fitted, images: SetCheck, role: Role, keep: int) -> ScoredSet:
     """A set of a check as its page needs it."""
@@ -71,7 +69,9 @@ def scored_data(guard: Fitted, sets: Sequence[ScoredSet], items: Sequence[Mappin
     }
 
 
-def describe_images(guard: Fitted, source: OpenNet, sets: Sequence[tuple[ScoredSet, Images]]) -> list[dict[str, Any]]:
+def describe_images(
+    guard: Fitted, source: OpenNet, sets: Sequence[tuple[ScoredSet, ImageSource]]
+) -> list[dict[str, Any]]:
     """Return the description of every image that the page shows."""
     found = []
     for place, (scored, images) in enumerate(sets):
@@ -104,7 +104,7 @@ def _describe(item: ShownImage, why: Explanation) -> dict[str, Any]:
     }
 
 
-def _picture(images: Images, item: ShownImage, upright: bool) -> str:
+def _picture(images: ImageSource, item: ShownImage, upright: bool) -> str:
     """The image as a data address; empty where it has gone since."""
     try:
         return make_thumbnail(images.read(item.pair, upright=upright), SIDE)
@@ -121,8 +121,7 @@ def _edges(parts: Sequence[NDArray[np.float64]], limit: float) -> NDArray[np.flo
 
 
 def _counts(values: NDArray[np.float64], edges: NDArray[np.float64]) -> list[int]:
-    found: list[int] = np.histogram(np.clip(values, edges[0], edges[-1]), edges)[0].tolist()
-    return found
+    return list(map(int, np.histogram(np.clip(values, edges[0], edges[-1]), edges)[0]))
 
 
 def _limit(held_out: NDArray[np.float64], alpha: float) -> float | None:

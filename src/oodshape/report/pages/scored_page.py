@@ -14,12 +14,13 @@ from oodshape.core.text import format_count
 from oodshape.guard.describe import lines
 from oodshape.guard.fitted import Fitted
 from oodshape.guard.verdict import Scored
+from oodshape.images.sources.image_set import ImageSource
 from oodshape.methods.detector import Detector
 from oodshape.metrics.conformal import rejected_count_limits
 from oodshape.networks.loading import OpenNet
 from oodshape.report.method_styles import display_name
 from oodshape.report.pages.html import banner, definitions, fill_template, html_table, page_json, write_page
-from oodshape.report.pages.scored_data import SHOWN, Images, describe_images, scored_data
+from oodshape.report.pages.scored_data import SHOWN, describe_images, scored_data
 from oodshape.report.pages.scored_set import ScoredSet, ShownImage, class_tables
 
 BROKEN = 100  # unreadable images that are listed
@@ -115,7 +116,7 @@ class ScoredRows:
 
 
 def write_scored_page(
-    guard: Fitted, source: OpenNet, images: Images, seen: ScoredRows, path: str | Path, origin: Origin
+    guard: Fitted, source: OpenNet, images: ImageSource, seen: ScoredRows, path: str | Path, origin: Origin
 ) -> None:
     """Write the page; the shown images are read again from `images`."""
     scored = seen.scored

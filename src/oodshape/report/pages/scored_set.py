@@ -92,8 +92,7 @@ class ScoredSet:
     def rejected(self, ticks: NDArray[np.float64], *, softmax: bool = False) -> list[int]:
         """Count the images that are rejected at each alpha in `ticks`."""
         values = np.sort(np.asarray(self.softmax_p if softmax else self.p_values, np.float64))
-        found: list[int] = np.searchsorted(values, ticks, side="right").tolist()
-        return found
+        return list(map(int, np.searchsorted(values, ticks, side="right")))
 
 
 def class_tables(sets: Sequence[ScoredSet]) -> str:

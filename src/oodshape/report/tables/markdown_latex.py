@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from html import escape
 from typing import Any
 
-from pandas import DataFrame
+from pandas import DataFrame, Series, to_numeric
 
 from oodshape.core.text import printable, slug
 from oodshape.report.method_styles import display_name
@@ -62,7 +62,7 @@ class PrintedGrid:
     @classmethod
     def of_frame(cls, frame: DataFrame, title: str, notes: Sequence[str]) -> PrintedGrid:
         """The grid of a data frame: numbers to the right, words to the left."""
-        numbers = (all(_is_number(cell) for cell in frame.iloc[:, place]) for place in range(frame.shape[1]))
+        numbers = (_holds_numbers(frame.iloc[:, place]) for place in range(frame.shape[1]))
         return cls(
             title=title,
             heads=tuple(map(str, frame.columns)),
@@ -124,14 +124,8 @@ def format_cells(frame: DataFrame) -> list[list[str]]:
     return [["" if cell is None else str(cell) for cell in row] for row in frame.itertuples(index=False, name=None)]
 
 
-def _is_number(cell: Any) -> bool:
-    if cell is None or cell == "":
-        return True
-    try:
-        float(cell)
-    except (TypeError, ValueError):
-        return False
-    return True
+def _holds_numbers(column: Series[Any]) -> bool:
+    return bool((to_numeric(column, errors="coerce").notna() | column.isna() | (column == "")).all())
 
 
 def _markdown(grid: PrintedGrid) -> str:

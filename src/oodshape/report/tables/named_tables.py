@@ -9,7 +9,7 @@ from oodshape.benchmark.results import RunResults
 from oodshape.core.errors import InputError
 from oodshape.report.method_styles import CHOICE, method_family
 from oodshape.report.tables.paper import STANDARD4, compare_with_paper, paper_figures
-from oodshape.report.tables.table import DEFAULT_COLUMNS, Column, Line, Table, make_table
+from oodshape.report.tables.table import DEFAULT_COLUMNS, Columns, Line, Table, make_table
 
 Kind = Literal["model", "ood", "standard4"]
 
@@ -19,7 +19,7 @@ def make_named_tables(
     kind: Kind = "model",
     *,
     paper: bool = False,
-    columns: tuple[Column, ...] = DEFAULT_COLUMNS,
+    columns: Columns = DEFAULT_COLUMNS,
     ranked: bool = False,
 ) -> list[Table]:
     """The tables of a kind.

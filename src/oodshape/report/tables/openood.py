@@ -14,7 +14,6 @@ from pandas import DataFrame
 
 from oodshape.benchmark.results import RunResults
 from oodshape.core.columns import print_columns
-from oodshape.core.files import reading
 from oodshape.methods.records import RECORDS
 from oodshape.metrics.registry import ERROR
 from oodshape.report.tables.markdown_latex import format_cells
@@ -73,17 +72,10 @@ def load_leaderboard() -> dict[tuple[str, str, str], dict[str, float]]:
     """The leaderboard's figures in percent, by its file, network and postprocessor (`openood.csv` says the source)."""
     path = files(__package__) / "openood.csv"
     found: dict[tuple[str, str, str], dict[str, float]] = {}
-    with reading(str(path)):
-        for line in csv.DictReader(path.read_text(encoding="utf-8").splitlines()):
-            figures = {name: float(line[name]) for name in (*GROUPS, "accuracy") if line[name]}
-            found[line["table"], line["network"], line["postprocessor"]] = figures
+    for line in csv.DictReader(path.read_text(encoding="utf-8").splitlines()):
+        figures = {name: float(line[name]) for name in (*GROUPS, "accuracy") if line[name]}
+        found[line["table"], line["network"], line["postprocessor"]] = figures
     return found
-
-
-def _find_published(results: RunResults, network: str, method: str) -> dict[str, float]:
-    """Return the leaderboard's figures for a method; empty if it has none, or another method of that name."""
-    board = BOARDS.get(results.names("benchmark")[0], "")
-    return load_leaderboard().get((board, network, _find_openood_fact(method, "published")), {})
 
 
 def _find_openood_fact(method: str, key: str) -> str:
@@ -118,8 +110,9 @@ def show_openood(results: RunResults, console: Console) -> None:
 
 
 def _cells(results: RunResults, figures: OpenOODFigures, network: str, method: str, group: str) -> Iterator[str]:
-    sets = figures.groups[group]
-    ours, theirs = figures.of(network, method, sets, "auroc"), _find_published(results, network, method).get(group)
+    sets, board = figures.groups[group], BOARDS.get(results.names("benchmark")[0], "")
+    published = load_leaderboard().get((board, network, _find_openood_fact(method, "published")), {})
+    ours, theirs = figures.of(network, method, sets, "auroc"), published.get(group)
     yield _format_figure(ours)
     yield "-" if theirs is None else f"{theirs:.2f}"
     yield "-" if theirs is None or not ours else f"{round(100 * fmean(ours), 2) - theirs:+.2f}"
@@ -129,11 +122,8 @@ def _cells(results: RunResults, figures: OpenOODFigures, network: str, method: s
 def _notes(results: RunResults, figures: OpenOODFigures, network: str) -> Iterator[str]:
     """What the figures are, what they were made with, and what keeps them from being compared."""
     said, methods = results.provenance.get("settings", {}), results.names("method")
-    yield (
-        "In percent. "
-        + "; ".join(f"{group}: {', '.join(sets)}" for group, sets in figures.groups.items() if sets)
-        + "."
-    )
+    kinds = "; ".join(f"{group}: {', '.join(sets)}" for group, sets in figures.groups.items() if sets)
+    yield f"In percent. {kinds}."
     if accuracy := figures.of(network, methods[0], [ood for sets in figures.groups.values() for ood in sets]):
         yield f"ID accuracy: {_format_figure(accuracy)}."
     if said.get("spectrum"):

@@ -40,10 +40,11 @@ class Column:
         return f"{self.kind} {self.metric.head}" if self.kind else self.metric.head
 
 
-DEFAULT_COLUMNS = tuple(Column(metric) for metric in DEFAULT_METRICS)
+Columns = tuple[Column, ...]
+DEFAULT_COLUMNS: Columns = tuple(Column(metric) for metric in DEFAULT_METRICS)
 
 
-def parse_columns(text: str) -> tuple[Column, ...]:
+def parse_columns(text: str) -> Columns:
     """The columns of names with commas between them; near- and far- ask for means over these OOD sets alone.
 
     >>> [column.head for column in parse_columns("auroc,near-auroc,aupr-out")]
@@ -105,13 +106,13 @@ class Table:
     groups: tuple[str, ...]
     lines: tuple[Line, ...]
     notes: tuple[str, ...]
-    columns: tuple[Column, ...]
+    columns: Columns
     members: tuple[tuple[str, ...], ...]  # the models or OOD sets that each group is the mean over
     names: Mapping[str, str] = field(default_factory=dict)  # of methods in LaTeX, where not their display names
 
 
 def make_table(
-    results: RunResults, by: Axis = "model", model: str | None = None, columns: tuple[Column, ...] = DEFAULT_COLUMNS
+    results: RunResults, by: Axis = "model", model: str | None = None, columns: Columns = DEFAULT_COLUMNS
 ) -> Table:
     """The table with a line per method and a group of columns per model or OOD set.
 
@@ -186,16 +187,13 @@ def _ties(
     whole = model or (models[0] if len(models) == 1 else "")
     every = len({name for _, members in groups for name in members})
     for _, members in groups:
-        alone = len(members) == 1
-        if not alone and len(members) < every:
-            yield frozenset()  # means over a kind were not compared
-        elif by == "ood":
-            yield found.get((whole, members[0] if alone else ""), frozenset())
-        else:
-            yield found.get((members[0] if alone else whole, ""), frozenset())
+        alone = members[0] if len(members) == 1 else ""
+        compared = alone or len(members) == every  # means over a kind were not
+        key = (whole, alone) if by == "ood" else (alone or whole, "")
+        yield found.get(key, frozenset()) if compared else frozenset()
 
 
-def _uncertainty(results: RunResults, tied: bool, columns: tuple[Column, ...]) -> Iterator[str]:
+def _uncertainty(results: RunResults, tied: bool, columns: Columns) -> Iterator[str]:
     """Ties with the best, the widths of intervals and the spread over seeds."""
     metrics = list(dict.fromkeys(column.metric for column in columns if column.metric.interval))
     if tied:
@@ -223,7 +221,7 @@ def _cells(metric: Metric, values: Iterable[float], compared: list[bool]) -> lis
     return [Cell(text, rank if ok else 0) for text, rank, ok in zip(texts, ranks, ranked, strict=True)]
 
 
-def _meaning(chosen: RunResults, by: Axis, full: list[int], columns: tuple[Column, ...]) -> Iterator[str]:
+def _meaning(chosen: RunResults, by: Axis, full: list[int], columns: Columns) -> Iterator[str]:
     """What the numbers are, over what they are averaged, and how wide their intervals are."""
     yield " ".join(dict.fromkeys(column.metric.note for column in columns))
     models, oods = chosen.names("model"), chosen.names("ood")
