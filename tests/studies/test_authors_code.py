@@ -65,5 +65,5 @@ def test_a_study_takes_them_from_a_file_or_an_option(tmp_path) -> None:
     assert {name: len(made) for name, made in network.surrogates.items()} == {"gaussian": 12, "uniform": 12}
     assert set(network.ood) == {"digits89", "letters", "photos", "textures"}
     own.write_text(text)
-    with pytest.raises(InputError, match='does not say which it has; put id_set = "imagenet"'):
+    with pytest.raises(InputError, match='names none of them: put id_set = "imagenet"'):
         load_networks(str(own), [], settings="authors-code", **few)

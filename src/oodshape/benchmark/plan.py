@@ -15,16 +15,8 @@ from oodshape.core.values import reseed
 from oodshape.images.datasets.catalog import MissingDataset, open_dataset
 from oodshape.images.decode.preprocessing import Preprocessing
 from oodshape.images.sources.image_set import ImageSet, limit_images
+from oodshape.methods import registry
 from oodshape.methods.detector import Method
-from oodshape.methods.registry import (
-    METHODS,
-    OpenOODSetting,
-    authors_methods,
-    find_record,
-    make_method,
-    openood_settings,
-    paper_methods,
-)
 from oodshape.networks import zoo
 from oodshape.networks.classifier import guess_family
 from oodshape.networks.head import Head
@@ -57,33 +49,35 @@ def select_methods(benchmark: Benchmark, names: tuple[str, ...] = ()) -> dict[st
     """The methods of a run, with the hyperparameters that the benchmark asks for."""
     own = settings_of_openood(benchmark)
     if own:
-        table = {name: own[name].method if name in own else method for name, method in METHODS.items()}
+        table = {name: own[name].method if name in own else method for name, method in registry.METHODS.items()}
     else:
         table = apply_settings(benchmark.settings, benchmark.of_paper, benchmark.name)
     if not names:
         return table
-    chosen = {record.id: table.get(record.id) or make_method(record) for record in map(find_record, names)}
+    chosen = {
+        record.id: table.get(record.id) or registry.make_method(record) for record in map(registry.find_record, names)
+    }
     return {name: chosen.pop(name) for name in table if name in chosen} | chosen
 
 
-def settings_of_openood(benchmark: Benchmark) -> dict[str, OpenOODSetting]:
+def settings_of_openood(benchmark: Benchmark) -> dict[str, registry.OpenOODSetting]:
     """OpenOOD's settings, where the benchmark asks for them; ODIN's step is in units of a network's preprocessing."""
     if benchmark.settings != OPENOOD:
         return {}
     known = [zoo.model_entry(spec.name) for spec in benchmark.models if ":" not in spec.name]
-    return openood_settings(known[0].native.std if known else (1.0,))
+    return registry.openood_settings(known[0].native.std if known else (1.0,))
 
 
 def apply_settings(settings: str, id_set: str, where: str) -> dict[str, Method]:
     """The methods with general settings, with the paper's for an ID set, or as its published code has them."""
     if settings != AUTHORS:
-        return dict(METHODS) if settings == "general" else paper_methods(settings)
+        return dict(registry.METHODS) if settings == "general" else registry.paper_methods(settings)
     if not id_set:
         raise InputError(
             f"the settings of the authors' code are of {', '.join(ID_SETS)}, and {where} names none of them: put "
             'id_set = "imagenet" (or another) into its file if it is one, or take other --settings, such as general'
         )
-    return authors_methods(id_set)
+    return registry.authors_methods(id_set)
 
 
 @dataclass

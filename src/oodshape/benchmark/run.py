@@ -20,7 +20,7 @@ from oodshape.benchmark.bench_model import BenchModel, BenchOptions, Images, Ten
 from oodshape.benchmark.comparisons import Average, find_ties
 from oodshape.benchmark.curves import ScoreCurve
 from oodshape.benchmark.kept_scores import KeptScores
-from oodshape.benchmark.plan import Plan
+from oodshape.benchmark.plan import Plan, PlannedNetwork
 from oodshape.benchmark.repeat import run_recipe
 from oodshape.benchmark.results import Failed, Row, RunResults, collect_provenance
 from oodshape.benchmark.spec import AUTHORS, Benchmark
@@ -62,7 +62,7 @@ def _once(prepared: Plan) -> tuple[RunResults, KeptScores]:
     weights: dict[str, str] = {}
     data: dict[str, str] = {}
     kept = KeptScores()
-    for title in _one_by_one(prepared):
+    for title, _ in _one_by_one(prepared):
         try:
             model = prepared.model(title)
         except InputError as error:  # a library that is missing, a file that cannot be downloaded
@@ -167,17 +167,16 @@ def _departures(prepared: Plan) -> dict[str, Any]:
 def extract_networks(benchmark: Benchmark, options: BenchOptions = BenchOptions()) -> Iterator[BenchModel]:
     """Yield the networks of the benchmark, each with the features of every available set and of the proxy."""
     prepared = Plan.of(benchmark, options)
-    for title in _one_by_one(prepared):
+    for title, _ in _one_by_one(prepared):
         model = prepared.model(title)
         _extract(model, proxy=True)
         yield model
 
 
-def _one_by_one(prepared: Plan) -> Iterator[str]:
-    """The networks' titles, behind a bar where there are several."""
+def _one_by_one(prepared: Plan) -> Iterator[tuple[str, PlannedNetwork]]:
+    """The networks by title, behind a bar where there are several."""
     show = prepared.options.progress if len(prepared.networks) > 1 else False
-    for title, _ in track_named(((title, title) for title in prepared.networks), "networks", show, "networks"):
-        yield title
+    return track_named(prepared.networks.items(), "networks", show, "networks")
 
 
 def _extract(model: BenchModel, *, proxy: bool) -> None:

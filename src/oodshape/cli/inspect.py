@@ -21,7 +21,6 @@ def inspect(
         guard: A file that fit or export wrote.
     """
     from oodshape.core import files
-    from oodshape.core.files import reading
     from oodshape.guard.describe import GuardContents, facts, lines
     from oodshape.guard.export.guarded_file import GuardedFile
 
@@ -30,7 +29,7 @@ def inspect(
         rows = list(found.items())
     else:
         contents = GuardContents.read(guard)
-        with reading(guard, files.WAY_OUT["detector"]):
+        with files.reading(guard, files.WAY_OUT["detector"]):
             found, width = facts(contents), 14
             rows = list(lines(contents))
     if json:

@@ -48,8 +48,7 @@ def draw_validation(frame: DataFrame) -> Figure:
         axes.plot(100 * part["auroc_with"], range(len(part)), "D", color=real, fillstyle="none", label="with OOD data")
         plotting.label_rows(axes, part["ood"].tolist())
         axes.set_xlabel(AUROC)
-    plotting.add_legend(figure, 2)
-    return figure
+    return plotting.add_legend(figure, 2)
 
 
 def draw_dynamic(frame: DataFrame) -> Figure:
@@ -63,8 +62,7 @@ def draw_dynamic(frame: DataFrame) -> Figure:
             axes.plot(middle, curve["theta"], label=name, **plotting.line_style(str(name)) | width)
         axes.set_xlabel("feature value z")
     found[0][1][0].set_ylabel("θ(z)")
-    plotting.add_legend(figure, 2)
-    return figure
+    return plotting.add_legend(figure, 2)
 
 
 def draw_sweep(frame: DataFrame, column: str, factor: int, label: str) -> Figure:
@@ -80,8 +78,7 @@ def draw_sweep(frame: DataFrame, column: str, factor: int, label: str) -> Figure
             axes.set_xticks(range(len(ticks)), ticks, rotation=90 if len(found) > 1 else 0)
         pair[-1].set_xlabel(label)
     _label_metrics(found[0][1])
-    plotting.add_legend(figure, 2)
-    return figure
+    return plotting.add_legend(figure, 2)
 
 
 def _label_metrics(pair: list[Axes]) -> None:
@@ -106,8 +103,7 @@ def draw_compatibility(frame: DataFrame) -> Figure:
             axes.grid(axis="x", visible=False)
             axes.set_xticks(range(len(bases)), map(display_name, bases))
     _label_metrics(found[0][1])
-    plotting.add_legend(figure, 2)
-    return figure
+    return plotting.add_legend(figure, 2)
 
 
 def draw_shaping(frame: DataFrame) -> Figure:
@@ -121,8 +117,7 @@ def draw_shaping(frame: DataFrame) -> Figure:
     for axes, name in zip(found[0][1], PANELS, strict=True):
         axes.set_ylabel(display_name(name))
     figure.supylabel("θ(z) / max |θ|; bands: standard deviation", fontsize=7.5)
-    plotting.add_legend(figure, 3)
-    return figure
+    return plotting.add_legend(figure, 3)
 
 
 def _draw_profile(axes: Axes, curve: DataFrame | None, optimal: DataFrame) -> None:
@@ -154,8 +149,7 @@ def draw_weights(frame: DataFrame) -> Figure:
         axes.axhline(0.0, color=TEXT, linewidth=0.4)
         axes.set_xlabel("feature value z")
     found[0][1][0].set_ylabel("weight of the predicted class")
-    plotting.add_legend(figure, 4)
-    return figure
+    return plotting.add_legend(figure, 4)
 
 
 def draw_intuition(frame: DataFrame) -> Figure:
@@ -200,8 +194,7 @@ def draw_bars(frame: DataFrame) -> Figure:
         plotting.label_rows(axes, list(map(display_name, names)))
         axes.set(xlim=(0, 100), xlabel=f"AUROC (%), {_sets(part)}")
         axes.grid(axis="y", visible=False)
-    plotting.add_family_legend(figure, names, {display_name(FEATURED): {"color": TEXT, "linestyle": "--"}})
-    return figure
+    return plotting.add_family_legend(figure, names, {display_name(FEATURED): {"color": TEXT, "linestyle": "--"}})
 
 
 def _sets(frame: DataFrame) -> str:

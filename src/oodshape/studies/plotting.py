@@ -97,8 +97,8 @@ def label_rows(axes: Axes, names: Sequence[str]) -> None:
     axes.set_ylim(len(names) - 0.5, -0.5)
 
 
-def add_legend(figure: Figure, columns: int, handles: Any = None, labels: Any = None) -> None:
-    """Add a legend below the axes."""
+def add_legend(figure: Figure, columns: int, handles: Any = None, labels: Any = None) -> Figure:
+    """Return the figure with a legend below the axes."""
     if handles is None:
         found: dict[str, Any] = {}
         for axes in figure.axes:
@@ -107,6 +107,7 @@ def add_legend(figure: Figure, columns: int, handles: Any = None, labels: Any = 
         handles, labels = list(found.values()), list(found)
     short = {"handlelength": 1.0} if figure.get_figwidth() == WIDTH else {}
     figure.legend(handles, labels, loc="outside lower center", ncols=columns, columnspacing=1.0, **short)
+    return figure
 
 
 def save_figure(figure: Figure, folder: Path, name: str) -> list[Path]:
@@ -183,8 +184,8 @@ def name_points(axes: Axes, points: Sequence[Point], pale: Sequence[Point] = ())
                 break
 
 
-def add_family_legend(figure: Figure, names: Sequence[str], more: Mapping[str, Any]) -> None:
-    """Add a legend of the families of these methods, and of `more` lines by label, below the axes."""
+def add_family_legend(figure: Figure, names: Sequence[str], more: Mapping[str, Any]) -> Figure:
+    """Return the figure with a legend of the families of these methods, and of `more` lines by label."""
     first = {method_family(name): name for name in reversed(names)}
     looks: dict[str, Any] = {
         title: {"linestyle": "none", "marker": MARKERS[own], "color": method_style(first[own]).color}
@@ -193,4 +194,4 @@ def add_family_legend(figure: Figure, names: Sequence[str], more: Mapping[str, A
     }
     looks |= more
     handles = [Line2D([], [], markersize=4.5, **look) for look in looks.values()]
-    add_legend(figure, 2 if figure.get_figwidth() == WIDTH else 3, handles, list(looks))
+    return add_legend(figure, 2 if figure.get_figwidth() == WIDTH else 3, handles, list(looks))

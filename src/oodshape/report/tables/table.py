@@ -161,6 +161,7 @@ def make_table(
             *_meaning(chosen, by, counts.max(axis=1).tolist(), columns),
             *_uncertainty(chosen, any(equal), columns),
             *list_caveats(results, incomplete=incomplete),
+            *list_skipped(results),
         ),
         columns=columns,
         members=tuple(tuple(members) for _, members in groups),
@@ -259,7 +260,6 @@ def list_caveats(results: RunResults, incomplete: bool) -> Iterator[str]:
         yield f"Custom methods, which are not part of oodshape: {', '.join(custom)}."
     if incomplete:
         yield "(n/m): the mean over n of m results, not ranked. -: no result."
-    yield from list_skipped(results)
 
 
 def list_skipped(results: RunResults) -> list[str]:
