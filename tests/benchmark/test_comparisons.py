@@ -142,10 +142,10 @@ def test_a_run_is_made_again_from_its_results(results: Results) -> None:
     other = replace(results, rows=tuple(moved[:-1]), provenance={**results.provenance, "torch": "0.1"})
     found = compare_runs(results, other)
     assert not found.same
-    assert {each.row.method for each in found.apart} == {"energy"}
+    assert {row.method for row, _ in found.apart} == {"energy"}
     areas = [row.value("auroc") - 0.5 for row in results.rows if row.method == "energy"]
     assert found.largest["auroc"] == pytest.approx(max(areas[:-1] if moved[-1].method == "energy" else areas))
-    assert set(found.apart[0].differences) == {"auroc"}
+    assert set(found.apart[0][1]) == {"auroc"}
     assert "fit_seconds" not in found.largest
     assert [note.split(" ")[0] for note in found.notes] == ["only", "torch"]
     with pytest.raises(InputError, match="do not say how they were made"):

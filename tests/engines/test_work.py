@@ -17,7 +17,7 @@ from oodshape import Guard, InputError
 from oodshape.core.options import RunOptions
 from oodshape.engines import actors
 from oodshape.engines.ray import fit_guard
-from oodshape.engines.workers import Collector, Job, ShardScorer, merged_parts, unpack_part
+from oodshape.engines.workers import Collector, Job, ShardScorer, merge_packed_parts, unpack_part
 from oodshape.features.features import Features
 from oodshape.guard.fit.collect import collect_shard
 from oodshape.guard.fit.parts import Collected
@@ -43,8 +43,8 @@ def test_parts_of_workers_add_up_to_that_of_one_process(
     rows = [worker(number) for number in numbers]
     assert not any(row["lost"] for row in rows)
     parts = [row["part"] for row in rows]
-    first = merged_parts(*parts[:-1]) if shards > 1 else None
-    found = unpack_part(merged_parts(*([] if first is None else [first]), parts[-1]))
+    first = merge_packed_parts(*parts[:-1]) if shards > 1 else None
+    found = unpack_part(merge_packed_parts(*([] if first is None else [first]), parts[-1]))
     assert not whole.made.difference(found.made)
     assert whole.rows is not None
     assert found.rows is not None

@@ -59,27 +59,27 @@ class Ties(Checked):
 def find_ties(scores: KeptScores) -> Iterator[Ties]:
     """Find the best method and those tied with it: per network and OOD set, per network, per OOD set and overall."""
     whole: dict[str, dict[str, MeanAuroc]] = {}  # OOD set -> method -> the mean over networks so far
-    shared = _shared(scores)
+    shared = _have_same_sets(scores)
     for place, model in enumerate(scores.by_model):
-        for ood, means in _by_set(scores, model).items():
-            yield _tied(model, ood, means)
+        for ood, means in _auroc_by_set(scores, model).items():
+            yield _find_ties_among(model, ood, means)
             if shared:
                 before = whole.get(ood, {})
                 whole[ood] = {m: before[m].mixed(means[m], 1 / (place + 1)) for m in before} or means
     for ood, means in whole.items() if len(scores.by_model) > 1 else ():
-        yield _tied(ALL, ood, means)
+        yield _find_ties_among(ALL, ood, means)
 
 
 def compare_with_best(scores: KeptScores) -> Iterator[tuple[str, str, str, float, Difference, float]]:
     """(network, best, method, mean AUROC, method less best, corrected p-value) of every method, the best first."""
     for model in scores.by_model:
-        means = _by_set(scores, model)[ALL]
+        means = _auroc_by_set(scores, model)[ALL]
         best, p_values = find_tied_with_best(means)
         for name in sorted(means, key=lambda name: -means[name].value):
             yield model, best, name, means[name].value, means[name].minus(means[best]), p_values.get(name, 1.0)
 
 
-def _shared(scores: KeptScores) -> bool:
+def _have_same_sets(scores: KeptScores) -> bool:
     """Whether all networks ran the same methods on the same images, so that means over networks compare."""
     models = [
         {method: {name: len(part) for name, part in sets.items()} for method, sets in methods.items()}
@@ -88,7 +88,7 @@ def _shared(scores: KeptScores) -> bool:
     return all(model == models[0] for model in models)
 
 
-def _by_set(scores: KeptScores, model: str) -> dict[str, dict[str, MeanAuroc]]:
+def _auroc_by_set(scores: KeptScores, model: str) -> dict[str, dict[str, MeanAuroc]]:
     """OOD set -> method -> its AUROC, and under `ALL` the mean over the sets."""
     found: dict[str, dict[str, MeanAuroc]] = {}
     for method, (inside, sets) in scores.of(model).items():
@@ -100,7 +100,7 @@ def _by_set(scores: KeptScores, model: str) -> dict[str, dict[str, MeanAuroc]]:
     return found
 
 
-def _tied(model: str, ood: str, means: dict[str, MeanAuroc]) -> Ties:
+def _find_ties_among(model: str, ood: str, means: dict[str, MeanAuroc]) -> Ties:
     best, p_values = find_tied_with_best(means)
     return Ties(model=model, ood=ood, best=best, tied=tuple(m for m, p in p_values.items() if p >= 1 - LEVEL))
 

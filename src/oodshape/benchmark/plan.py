@@ -106,10 +106,10 @@ class Plan:
         for spec in benchmark.chosen(list(options.models)):
             if runs_named_code(spec.name):
                 check_trust(f"the benchmark {benchmark.name!r} names code to run: {spec.name!r}", options.trust_code)
-        specs = {spec: _training_runs(spec, options.weights) for spec in benchmark.chosen(list(options.models))}
+        specs = {spec: _list_training_runs(spec, options.weights) for spec in benchmark.chosen(list(options.models))}
         runs = {run.title: spec.title for spec, found in specs.items() for run in found if run is not spec}
-        networks, gone = _networks(benchmark, options, [run for found in specs.values() for run in found])
-        sets, skipped = _sets(benchmark, options, VAL in fit_on.values())
+        networks, gone = _plan_networks(benchmark, options, [run for found in specs.values() for run in found])
+        sets, skipped = _open_sets(benchmark, options, VAL in fit_on.values())
         return cls(benchmark, options, methods, networks, sets, [*gone, *skipped], fit_on, runs)
 
     def model(self, title: str) -> BenchModel:
@@ -135,7 +135,7 @@ class Plan:
         return BenchModel(spec, family, source.classifier, steps, dict(self.sets), options, uncropped=whole)
 
 
-def _networks(
+def _plan_networks(
     benchmark: Benchmark, options: BenchOptions, specs: list[ModelSpec]
 ) -> tuple[dict[str, PlannedNetwork], list[tuple[str, str]]]:
     """The networks that can run, by title, and those without weights, with the reason."""
@@ -166,7 +166,7 @@ def _networks(
     return found, skipped
 
 
-def _training_runs(spec: ModelSpec, folder: Path | None) -> list[ModelSpec]:
+def _list_training_runs(spec: ModelSpec, folder: Path | None) -> list[ModelSpec]:
     """The network itself, or its training runs below a folder of weights: there, in `results`, or in the run's own."""
     if not spec.checkpoints or folder is None:
         return [spec]
@@ -180,7 +180,7 @@ def _training_runs(spec: ModelSpec, folder: Path | None) -> list[ModelSpec]:
     return [spec]
 
 
-def _sets(
+def _open_sets(
     benchmark: Benchmark, options: BenchOptions, fits_on_val: bool
 ) -> tuple[dict[str, Images], list[tuple[str, str]]]:
     """Every set that is on this machine, by its role or name, and the OOD sets that are not, with the reason."""
@@ -190,11 +190,11 @@ def _sets(
             raise InputError(f"OpenOOD's settings need ID validation images: {benchmark.name} has no val in [id]")
         inside[VAL] = benchmark.val
     inside |= {look.name: look.images for look in benchmark.pooled}
-    sets: dict[str, Images] = {name: _opened(source, benchmark, options) for name, source in inside.items()}
+    sets: dict[str, Images] = {name: _open_set(source, benchmark, options) for name, source in inside.items()}
     skipped: list[tuple[str, str]] = []
     for ood in benchmark.ood:
         try:
-            sets[ood.name] = _opened(ood.images, benchmark, options)
+            sets[ood.name] = _open_set(ood.images, benchmark, options)
         except MissingDataset as error:
             skipped.append((ood.name, str(error).removeprefix(f"{ood.name}: ")))
     if len(sets) == len(inside):
@@ -202,6 +202,6 @@ def _sets(
     return sets, skipped
 
 
-def _opened(source: str, benchmark: Benchmark, options: BenchOptions) -> ImageSet:
+def _open_set(source: str, benchmark: Benchmark, options: BenchOptions) -> ImageSet:
     images = open_dataset(source, benchmark.base, options.data, any_list=options.any_list)
     return limit_images(images, options.limit, options.seed)

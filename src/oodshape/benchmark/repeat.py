@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from oodshape.benchmark.bench_model import BenchOptions
-from oodshape.benchmark.results import Row, RunResults
+from oodshape.benchmark.results import Row, RunResults, make_tuples
 from oodshape.benchmark.spec import Benchmark
 from oodshape.core.errors import InputError, check_trust
 from oodshape.core.values import check_fields
@@ -44,9 +44,7 @@ def restore_benchmark(results: RunResults, **where: Any) -> tuple[Benchmark, Ben
             "benchmark was put together in Python; run it again yourself"
         )
     try:
-        chosen: dict[str, Any] = {
-            name: tuple(said[name]) if isinstance(said[name], list) else said[name] for name in CHOSEN
-        }
+        chosen = make_tuples({name: said[name] for name in CHOSEN})
         benchmark = Benchmark.parse(said["text"], where="the benchmark of the results", base=Path(said["base"]))
         benchmark, options = benchmark.with_settings(said["settings"]), BenchOptions(**{**chosen, **where})
         check_fields(options)
@@ -62,20 +60,12 @@ def restore_benchmark(results: RunResults, **where: Any) -> tuple[Benchmark, Ben
 
 
 @dataclass(frozen=True)
-class DifferingRow:
-    """A row whose metrics differ by more than between processors: new minus old."""
-
-    row: Row
-    differences: dict[str, float]
-
-
-@dataclass(frozen=True)
 class RunComparison:
     """How two runs of the same benchmark compare."""
 
     rows: int  # in both
     largest: dict[str, float]  # metric -> the largest difference of a row, without its sign
-    apart: tuple[DifferingRow, ...]
+    apart: tuple[tuple[Row, dict[str, float]], ...]  # rows that differ by more than between processors: new minus old
     notes: tuple[str, ...]  # what else is not the same: weights, images, rows of one run alone
 
     @property
@@ -100,7 +90,7 @@ def compare_runs(before: RunResults, now: RunResults) -> RunComparison:
         moved = {name: change for name, change in moved.items() if not math.isnan(change)}
         largest |= {name: max(abs(change), largest.get(name, 0.0)) for name, change in moved.items()}
         far = {name: change for name, change in moved.items() if abs(change) > METRICS[name].allow(b.n_ood)}
-        apart += [DifferingRow(b, far)] if far else []
+        apart += [(b, far)] if far else []
     return RunComparison(len(both), largest, tuple(apart), tuple(_notes(before, now, old, new)))
 
 

@@ -149,9 +149,9 @@ class RunResults(Checked):
         lists = {name: [vars(item) for item in getattr(self, name)] for name in LISTS}
         lists |= {name: [item.flat() for item in getattr(self, name)] for name in ("rows", "averages_of")}
         data = {"kind": "results", "format": FORMAT, "provenance": self.provenance, "skipped": self.skipped}
-        said = {**data, **lists}
-        said[CHECKSUM] = checksum(said)
-        text = json.dumps(said, allow_nan=False, ensure_ascii=False, separators=(",", ":"))
+        content = {**data, **lists}
+        content[CHECKSUM] = checksum(content)
+        text = json.dumps(content, allow_nan=False, ensure_ascii=False, separators=(",", ":"))
         with replacing(folder / "results.csv") as table, replacing(folder / "results.json") as everything:
             self.frame.to_csv(table, index=False, encoding="utf-8")
             everything.write_text(text + "\n", encoding="utf-8")
@@ -175,14 +175,15 @@ class RunResults(Checked):
                 rows=tuple(map(Row.of_flat, data["rows"])),
                 provenance=data["provenance"],
                 skipped=data["skipped"],
-                curves=tuple(ScoreCurve(**_tuples(curve)) for curve in data["curves"]),
+                curves=tuple(ScoreCurve(**make_tuples(curve)) for curve in data["curves"]),
                 averages_of=tuple(map(Average.of_flat, data["averages_of"])),
-                ties=tuple(Ties(**_tuples(each)) for each in data["ties"]),
+                ties=tuple(Ties(**make_tuples(each)) for each in data["ties"]),
                 failed=tuple(Failed(**each) for each in data["failed"]),
             )
 
 
-def _tuples(item: dict[str, Any]) -> dict[str, Any]:
+def make_tuples(item: Mapping[str, Any]) -> dict[str, Any]:
+    """The same table with tuples in place of the lists that JSON knows."""
     return {key: tuple(value) if isinstance(value, list) else value for key, value in item.items()}
 
 

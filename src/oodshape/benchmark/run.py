@@ -47,12 +47,12 @@ def run_plan(prepared: Plan) -> tuple[RunResults, KeptScores]:
 
     With several seeds, metrics are means over them; all else is of the first.
     """
-    results, kept = _once(prepared)
-    more = [_once(again)[0].rows for again in _with_further_seeds(prepared)]
+    results, kept = _run_once(prepared)
+    more = [_run_once(again)[0].rows for again in _with_further_seeds(prepared)]
     return replace(results, rows=_merge_seeds(results.rows, more)), kept
 
 
-def _once(prepared: Plan) -> tuple[RunResults, KeptScores]:
+def _run_once(prepared: Plan) -> tuple[RunResults, KeptScores]:
     benchmark, options, methods, sets = prepared.benchmark, prepared.options, prepared.methods, prepared.sets
     rows: list[Row] = []
     curves: list[ScoreCurve] = []
@@ -62,7 +62,7 @@ def _once(prepared: Plan) -> tuple[RunResults, KeptScores]:
     weights: dict[str, str] = {}
     data: dict[str, str] = {}
     kept = KeptScores()
-    for title, _ in _one_by_one(prepared):
+    for title, _ in _track_networks(prepared):
         try:
             model = prepared.model(title)
         except InputError as error:  # a library that is missing, a file that cannot be downloaded
@@ -89,7 +89,7 @@ def _once(prepared: Plan) -> tuple[RunResults, KeptScores]:
                 images = model.features[prepared.fit_on.get(name, "train")]
                 detector = model.learn(method).fit(images, proxy=model.proxy)
                 fitting = time.perf_counter() - start
-                made = _compared(benchmark, model, name, detector, fitting, kept)
+                made = _measure_method(benchmark, model, name, detector, fitting, kept)
             except Exception as error:  # one method does not end a run: a bug in a user's own, or too few images
                 why = str(error) if isinstance(error, InputError) else locate_failure(error)
                 failed.append(Failed(model=title, method=name, why=why))
@@ -103,7 +103,7 @@ def _once(prepared: Plan) -> tuple[RunResults, KeptScores]:
         raise InputError(f"no network could be opened; {skipped[-1][0]}: {skipped[-1][1]}")
     settings: dict[str, Any] = {"settings": benchmark.settings}
     settings |= {name: getattr(options, name) for name in ("limit", "seed", "seeds", "resamples")}
-    settings |= {"data": data, **_departures(prepared)}
+    settings |= {"data": data, **_note_settings(prepared)}
     said = collect_provenance(benchmark_hash=benchmark.hash, weights=weights, methods=methods, settings=settings)
     said["run"] = run_recipe(benchmark, options, prepared.in_memory)
     with progress_bar("ties", None, options.progress):
@@ -149,7 +149,7 @@ def _fingerprint(images: Images, features: Features) -> str:
     return images.fingerprint
 
 
-def _departures(prepared: Plan) -> dict[str, Any]:
+def _note_settings(prepared: Plan) -> dict[str, Any]:
     """Notes on a run with non-default settings."""
     benchmark, options = prepared.benchmark, prepared.options
     said: dict[str, Any] = {}
@@ -167,13 +167,13 @@ def _departures(prepared: Plan) -> dict[str, Any]:
 def extract_networks(benchmark: Benchmark, options: BenchOptions = BenchOptions()) -> Iterator[BenchModel]:
     """Yield the networks of the benchmark, each with the features of every available set and of the proxy."""
     prepared = Plan.of(benchmark, options)
-    for title, _ in _one_by_one(prepared):
+    for title, _ in _track_networks(prepared):
         model = prepared.model(title)
         _extract(model, proxy=True)
         yield model
 
 
-def _one_by_one(prepared: Plan) -> Iterator[tuple[str, PlannedNetwork]]:
+def _track_networks(prepared: Plan) -> Iterator[tuple[str, PlannedNetwork]]:
     """The networks by title, behind a bar where there are several."""
     show = prepared.options.progress if len(prepared.networks) > 1 else False
     return track_named(prepared.networks.items(), "networks", show, "networks")
@@ -185,7 +185,7 @@ def _extract(model: BenchModel, *, proxy: bool) -> None:
         model.extract(name, proxy=proxy and name == "train")
 
 
-def _compared(
+def _measure_method(
     benchmark: Benchmark, model: BenchModel, name: str, detector: Detector, fitting: float, kept: KeptScores
 ) -> tuple[list[Row], list[ScoreCurve], Average]:
     """The rows, the curves and the average of one fitted method on one network."""

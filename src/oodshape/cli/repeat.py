@@ -43,10 +43,9 @@ def repeat(
     found = compare_runs(before, now)
     for note in found.notes:
         say(f"note: {note}")
-    for each in found.apart:
-        where_found = f"{each.row.model} / {each.row.method} / {each.row.ood}"
-        changes = (f"{METRICS[name].head} {100 * change:+.2f}" for name, change in each.differences.items())
-        say(f"{where_found}: {', '.join(changes)} points")
+    for row, differences in found.apart:
+        changes = (f"{METRICS[name].head} {100 * change:+.2f}" for name, change in differences.items())
+        say(f"{row.model} / {row.method} / {row.ood}: {', '.join(changes)} points")
     verdict = "the figures agree" if found.same else f"the figures do not agree in {len(found.apart)} rows"
     largest = ", ".join(f"{METRICS[name].head} {100 * change:.3f}" for name, change in found.largest.items())
     say(f"{verdict}: {found.rows} rows, largest differences {largest} points")

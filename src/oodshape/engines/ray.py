@@ -20,7 +20,7 @@ from oodshape.core.errors import InputError
 from oodshape.core.files import replacing
 from oodshape.core.options import RunOptions
 from oodshape.engines.actors import AGAIN, ActorPool, map_shards, start_ray, worker_errors
-from oodshape.engines.workers import Collector, Job, ShardScorer, merged_parts, name_shard_file
+from oodshape.engines.workers import Collector, Job, ShardScorer, merge_packed_parts, name_shard_file
 from oodshape.guard.fit.collect import resolve_recipe
 from oodshape.guard.fit.split import check_images
 from oodshape.guard.guard import Guard
@@ -92,7 +92,7 @@ def _collect_part(told: dict[str, Any], shards: int, out: Path, pool: ActorPool 
     ray = start_ray()
     # on the driver's node: what lies on another one is lost with it
     here = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), False)
-    merge = ray.remote(max_retries=AGAIN, num_cpus=0, scheduling_strategy=here)(merged_parts)
+    merge = ray.remote(max_retries=AGAIN, num_cpus=0, scheduling_strategy=here)(merge_packed_parts)
     waiting: list[Any] = []
     lost = 0
     with worker_errors():
@@ -132,7 +132,7 @@ def score(
     paths = [folder / name_shard_file(number, count) for number in range(1, count + 1)]
     left = [number for number, path in enumerate(paths, 1) if not path.exists()]
     note = plan_shard(listing, Shard(1, count), run.batch_size, who)[1]
-    before = _begun(folder)
+    before = _read_earlier_run(folder)
     if before not in (None, (count, note)):
         raise InputError(f"{folder} was begun with another guard, batch size or other images; remove it to start again")
     with replacing(folder / "run.json") as temporary:
@@ -155,7 +155,7 @@ def _count_shards(images: int, batch_size: int) -> int:
     return max(1, min(batches, max(FEWEST, -(-images // LARGEST))))
 
 
-def _begun(folder: Path) -> tuple[Any, ...] | None:
+def _read_earlier_run(folder: Path) -> tuple[Any, ...] | None:
     """(The number of shards, the first one's note) of an earlier run."""
     try:
         return tuple(json.loads((folder / "run.json").read_text()))

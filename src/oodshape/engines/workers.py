@@ -85,10 +85,10 @@ class ShardScorer:
     def __call__(self, number: int) -> dict[str, Any]:
         """The row of a shard: its counts, and when and where it was done."""
         begun = time.time()
-        tally = self._scored(number, begun + PATIENCE)
+        tally = self._score_shard(number, begun + PATIENCE)
         return {"tally": tally, "begun": begun, "ended": time.time(), "pid": os.getpid()}
 
-    def _scored(self, number: int, until: float) -> Counts:
+    def _score_shard(self, number: int, until: float) -> Counts:
         """The shard in its file; a worker of a run that was killed a moment ago may still be at it."""
         out = self.folder / name_shard_file(number, self.job.shards)
         while not out.exists():
@@ -124,7 +124,7 @@ def unpack_part(data: bytes) -> Collected:
         return Collected.load(path)
 
 
-def merged_parts(*parts: bytes) -> bytes:
+def merge_packed_parts(*parts: bytes) -> bytes:
     """Some parts as one, all as bytes."""
     whole = merge_parts([unpack_part(data) for data in parts])
     assert whole.head is not None

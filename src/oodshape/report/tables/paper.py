@@ -56,7 +56,7 @@ def compare_with_paper(table: Table, results: RunResults, kind: str, model: str 
         of_set = ("ood", id_set, str(model), name)
         return paper_figures().get(of_set if kind == "ood" else (kind, id_set, name, "Average"), {})
 
-    columns = [_averaged([printed(name) for name in members]) for members in table.members]
+    columns = [_average_columns([printed(name) for name in members]) for members in table.members]
     if not any(columns):
         raise InputError(f"the paper has no figures for {', '.join(table.groups)}; leave --compare-paper out")
     lines = []
@@ -79,7 +79,7 @@ def compare_with_paper(table: Table, results: RunResults, kind: str, model: str 
     return replace(table, groups=tuple(heads), lines=tuple(lines), notes=(*table.notes, *notes), names=OURS)
 
 
-def _averaged(columns: list[dict[str, Figures]]) -> dict[str, Figures]:
+def _average_columns(columns: list[dict[str, Figures]]) -> dict[str, Figures]:
     """The mean over the columns of each method that the paper has in all of them."""
     methods = set.intersection(*(set(column) for column in columns))
     return {
@@ -125,27 +125,27 @@ class PaperStudyTable:
     measures: dict[str, tuple[str, int]]  # heading, decimals
 
 
-def _means(frame: DataFrame, row: str) -> DataFrame:
+def _average_metrics(frame: DataFrame, row: str) -> DataFrame:
     means = frame.groupby(["network", row], sort=False)[[metric.name for metric in DEFAULT_METRICS]].mean() * 100
     return means.rename_axis(["network", "row"]).reset_index()
 
 
-def _validation(frame: DataFrame) -> DataFrame:
+def _select_validation(frame: DataFrame) -> DataFrame:
     percent = {name: 100 * frame[name] for name in ("auroc_with", "auroc_without")}
     return frame.assign(row=frame["ood"], **percent)
 
 
-def _changed(frame: DataFrame) -> DataFrame:
+def _select_ratios(frame: DataFrame) -> DataFrame:
     first = frame.drop_duplicates("network")
     return first.assign(row="r", **{name: 100 * first[name] for name in ("without_bias", "with_bias")})
 
 
-def _limits(frame: DataFrame) -> DataFrame:
+def _select_limits(frame: DataFrame) -> DataFrame:
     vanilla = frame[frame["method"] == "optfs-v"]  # of which the paper's table is
     if vanilla.empty:
         raise InputError("the paper's table of limits is of optfs-v; leave --compare-paper out, or pick it")
     limits = vanilla.groupby(["network", "tail"], sort=False)[["lower", "upper"]].first().reset_index()
-    rows = _means(vanilla, "tail").assign(lower=limits["lower"], upper=limits["upper"])
+    rows = _average_metrics(vanilla, "tail").assign(lower=limits["lower"], upper=limits["upper"])
     return rows.assign(row=rows["row"].map(lambda tail: f"{100 * tail:g}"))
 
 
@@ -154,7 +154,7 @@ STUDIES: dict[str, PaperStudyTable] = {
     "validation": PaperStudyTable(
         "Table 3",
         "OOD set",
-        _validation,
+        _select_validation,
         {
             "norm_ratio": ("length b / a", 2),
             "cosine": ("cos(a, b)", 2),
@@ -162,15 +162,15 @@ STUDIES: dict[str, PaperStudyTable] = {
             "auroc_without": ("AUROC ID only", 2),
         },
     ),
-    "variants": PaperStudyTable("Table 5", "variant", lambda frame: _means(frame, "variant"), _SEPARATION),
+    "variants": PaperStudyTable("Table 5", "variant", lambda frame: _average_metrics(frame, "variant"), _SEPARATION),
     "dynamic": PaperStudyTable(
         "Table 6",
         "ratio",
-        _changed,
+        _select_ratios,
         {"without_bias": ("r without bias (paper's formula)", 1), "with_bias": ("r with bias (authors' code)", 1)},
     ),
     "limits": PaperStudyTable(
-        "Table 7", "percentile", _limits, {"lower": ("lower", 2), "upper": ("upper", 2), **_SEPARATION}
+        "Table 7", "percentile", _select_limits, {"lower": ("lower", 2), "upper": ("upper", 2), **_SEPARATION}
     ),
 }
 OURS = {"optfs-v": "Ours (V)", "optfs-e": "Ours (E)"}  # how the paper calls them
