@@ -29,14 +29,16 @@ ROUNDS = {1: 40, 32: 7}
 
 
 def guards(net: nn.Module) -> dict[str, Guard]:
-    """Guards of two methods, fitted on made-up features: what they say is of no interest here."""
+    """Guards of two methods, fitted on made-up features; `auto` with filters, because it accepts the made-up noise."""
     classifier = Classifier(net)
     outputs = classifier(torch.randn(2, 3, 224, 224))
     rng, head = np.random.default_rng(0), outputs.head
     signed = bool((outputs.features < 0).any())
     z = rng.normal(size=(1500, head.width)) + 4 * head.weight.numpy()[rng.integers(head.classes, size=1500)]
     z = (z if signed else np.maximum(z, 0)).astype(np.float32)
-    train, proxy = Features.from_arrays(z[:1200], head), [Features.from_arrays(0.7 * z[1200:], head)]
+    noise, constant = (z[0] * rng.normal(1, 0.02, (n, head.width)).astype(np.float32) for n in (256, 512))
+    train = Features.from_arrays(z[:1200], head)
+    proxy = [Features.from_arrays(each, head) for each in (0.7 * z[1200:], noise, constant)]
     about = About(IMAGENET, classifier.fingerprint, held_out=False, head=classifier.head_name or "")
     fitted = {name: METHODS[name].fit(train, proxy=proxy).calibrate(train) for name in ("optfs-e", "auto")}
     return {name: Guard(detector, about) for name, detector in fitted.items()}

@@ -54,8 +54,9 @@ def write(folder: Path, source: Any, shards: int, images: Any = None, method: st
 def test_a_guard_of_parts_scores_as_that_of_the_whole(
     source: Any, tmp_path: Path, method: str, calibrate: bool, shards: int, few: int, monkeypatch: Any, one_thread: None
 ) -> None:
-    """Parts of at most `few` images are kept as rows, larger ones as sums."""
+    """Parts of at most `few` images are kept as rows, larger ones as sums. Filters belong to every `auto`."""
     monkeypatch.setattr(module, "FEW", few)
+    monkeypatch.setattr("oodshape.methods.auto.FEW", -1)
     sets = load_digits_sets()
     given = {"calibrate": sets["test"] if calibrate else None, "method": method, "progress": False}
     given |= {"batch_size": BATCH, "preprocessing": DIGITS}
@@ -64,6 +65,7 @@ def test_a_guard_of_parts_scores_as_that_of_the_whole(
     made = Guard.fit(source, parts=[*paths[1::2], *paths[::2]], **given)
     assert (made.about.network, made.about.held_out) == (whole.about.network, whole.about.held_out)
     assert made.detector.n_train == whole.detector.n_train
+    assert method != "auto" or len(made.detector.scorer.filters) == len(whole.detector.scorer.filters) == 3
     np.testing.assert_allclose(made.about.sanity.scores, whole.about.sanity.scores, rtol=1e-4, atol=1e-5)
     for images in (Subset(sets[name], range(50)) for name in ("test", "letters", "photos")):
         for row, other in zip(*(guard.score(images, source, progress=False) for guard in (whole, made)), strict=True):
