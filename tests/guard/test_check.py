@@ -63,6 +63,14 @@ def test_images_that_the_guard_has_used_say_nothing_about_the_guarantee(
         new.check(digits / "test", digits / "letters", model=MODEL, progress=False)
 
 
+def test_copies_and_images_on_both_sides_raise_a_warning(guard: Guard, digits: Path) -> None:
+    files = sorted(map(str, (digits / "test").iterdir()))
+    with pytest.warns(UserWarning, match="30 of the 60 images of .* are copies of others"):
+        guard.check(2 * files[:30], digits / "letters", model=MODEL, progress=False)
+    with pytest.warns(UserWarning, match="10 of the 10 OOD images of same are ID images too"):
+        guard.check(files, {"same": files[:10]}, model=MODEL, progress=False)
+
+
 def test_labels_that_are_not_the_networks_classes(guard: Guard, digits: Path, tmp_path: Path) -> None:
     def listed(name: str, shift: int) -> str:
         files = sorted((digits / "val").rglob("*.png"))

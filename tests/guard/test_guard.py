@@ -195,6 +195,13 @@ def test_new_images_give_their_own_threshold_and_nothing_else_changes(
     assert Guard.load(tmp_path / "after.safetensors") == after
 
 
+def test_copies_of_calibration_files_count_once(guard: Guard, digits: Path) -> None:
+    files = sorted(map(str, (digits / "test").iterdir()))
+    with pytest.warns(UserWarning, match="100 of the 200 calibration images are copies of others"):
+        after = guard.calibrate(2 * files, MODEL, progress=False)
+    assert len(after.detector.calibration) == 100
+
+
 def test_what_is_not_given_stays(guard: Guard, digits: Path) -> None:
     grouped = guard.calibrate(digits / "val", MODEL, alpha=0.1, per_class=True, progress=False)
     again = grouped.calibrate(digits / "test", MODEL, progress=False)

@@ -258,6 +258,9 @@ def test_features_that_depend_on_the_batch_or_on_chance_are_refused() -> None:
         Classifier(Small(random=True)).check_repeatable(IMAGES[:2])
     with pytest.raises(InputError, match="depend on the other images"):
         Features.extract(Classifier(Small(tracked=False)), [IMAGES], prepared=True, progress=False)
+    pictures = np.random.default_rng(0).integers(0, 256, (120, 8, 8, 1), np.uint8)
+    with pytest.raises(InputError, match="depend on the other images"):
+        Guard.fit(Small(tracked=False), images=pictures, preprocessing=Preprocessing((0.5,), (0.5,)), method="energy")
 
 
 def test_one_output_is_refused_and_the_fix_works() -> None:

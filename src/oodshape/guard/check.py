@@ -16,8 +16,8 @@ from oodshape.core.options import RunOptions
 from oodshape.guard.fit.prints import Prints, find_known, project
 from oodshape.guard.fitted import Fitted
 from oodshape.guard.scoring.score_images import score_given
-from oodshape.images.duplicates import find_copies_in_sketch
-from oodshape.images.sources.image_set import ImageSource, Subset
+from oodshape.images.duplicates import find_copies_in_sketch, find_repeated
+from oodshape.images.sources.image_set import ImageSet, ImageSource, Subset
 from oodshape.images.sources.memory import check_prepared
 from oodshape.images.sources.open_images import Given, Listing, open_images, stream_images
 from oodshape.metrics.conformal import rejected_count_limits
@@ -176,19 +176,50 @@ def check_guard(
             "this guard, so the number of rejected ones proves nothing; give other ID images",
             stacklevel=3,
         )
+    _warn_of_copies(check, [id, *sets.values()])
     return check
+
+
+def _reopen(checked: SetCheck, given: Given) -> ImageSet | None:
+    """The images of a set, where they can be read again."""
+    listing = checked.listing
+    if listing is None or (isinstance(listing, Listing) and listing.given == "-"):
+        return None
+    return open_images(given if isinstance(given, Subset) else listing)
+
+
+def _warn_of_copies(check: Check, given: list[Given]) -> None:
+    """Warn of images that are in a set twice, or that are ID and OOD images at once."""
+    for checked, images in zip((check.inside, *check.outside), given, strict=True):
+        opened = _reopen(checked, images)
+        again = 0 if opened is None else len(find_repeated(opened))
+        if again:
+            warnings.warn(
+                f"{again:,} of the {len(checked.pairs):,} images of {checked.name} are copies of others, but count as "
+                "new images: intervals are too narrow; give each image once",
+                stacklevel=4,
+            )
+    for checked in check.outside:
+        shared = len(find_known(checked.prints, check.inside.prints))
+        if shared:
+            warnings.warn(
+                f"{shared:,} of the {len(checked.pairs):,} OOD images of {checked.name} are ID images too; give "
+                "different images",
+                stacklevel=4,
+            )
 
 
 def _count_used(check: Check, id: Given) -> int:
     """How many ID images the guard's sketches or prints have, or its calibration scores, where most are among these."""
-    about, listing = check.guard.about, check.inside.listing
+    about = check.guard.about
     unnamed = math.ceil(check.known * len(check.inside.pairs)) if check.known > SAME else 0
     unnamed = max(unnamed, len(find_known(check.inside.prints, about.prints)))
-    if listing is None or (isinstance(listing, Listing) and listing.given == "-"):
+    images = _reopen(check.inside, id)
+    if images is None:
         return unnamed
     sketches = [each for each in (about.trained_on, about.calibrated_on, about.selection) if each is not None]
     sketch = np.unique(np.concatenate([np.empty(0, np.uint64), *sketches]))
-    return max(unnamed, len(find_copies_in_sketch(open_images(id if isinstance(id, Subset) else listing), sketch)))
+    return max(unnamed, len(find_copies_in_sketch(images, sketch)))
 
 
 def _name(images: Given, otherwise: str, prepared: bool) -> str:
