@@ -140,8 +140,9 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
         PIL.Image.new("RGB", (9, 7), (level, level, level)).save(folder / "recent" / f"{level:02}.png")
     PIL.Image.new("RGB", (9, 7), (3, 3, 3)).save(folder / "recent" / "copy.png")
     (folder / "scores.parquet").touch()
-    rows = "".join(f"{i}.png,a,{i},{(i + 1) / 100},{str(i > 9).lower()},\n" for i in np.arange(99) * 37 % 99)
-    (folder / "scores.csv").write_text("path,class,score,p_value,accepted,error\n" + rows)
+    between = np.linspace(-1, -0.01, 99) - 0.005  # i of the guard's calibration scores are lower than number i
+    rows = (f"{i}.png,a,{between[i]},{(i + 1) / 100},{str(i > 9).lower()},\n" for i in np.arange(99) * 37 % 99)
+    (folder / "scores.csv").write_text("path,class,score,p_value,accepted,error\n" + "".join(rows))
     return folder
 
 
