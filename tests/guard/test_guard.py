@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 import warnings
 from dataclasses import replace
@@ -195,10 +196,11 @@ def test_new_images_give_their_own_threshold_and_nothing_else_changes(
     assert Guard.load(tmp_path / "after.safetensors") == after
 
 
-def test_copies_of_calibration_files_count_once(guard: Guard, digits: Path) -> None:
+def test_copies_of_calibration_files_count_once(guard: Guard, digits: Path, tmp_path: Path) -> None:
     files = sorted(map(str, (digits / "test").iterdir()))
+    copies = [shutil.copy(file, tmp_path / f"copy-{Path(file).name}") for file in files]
     with pytest.warns(UserWarning, match="100 of the 200 calibration images are copies of others"):
-        after = guard.calibrate(2 * files, MODEL, progress=False)
+        after = guard.calibrate([*files, *map(str, copies)], MODEL, progress=False)
     assert len(after.detector.calibration) == 100
 
 
