@@ -118,7 +118,7 @@ def test_results_are_tables_pages_and_frames(results: Results, tmp_path: Path) -
         restore_benchmark(results)
 
 
-def test_features_with_a_head(sets: dict[str, Any]) -> None:
+def test_features_with_a_head(sets: dict[str, Any], tmp_path: Path) -> None:
     classifier = Classifier(zoo.build("digits-vit"))
     data = {name: Features.extract(classifier, images, DIGITS, progress=False) for name, images in sets.items()}
     arrays = {name: np.concatenate([part.numpy() for _, part in each.chunks()]) for name, each in data.items()}
@@ -142,8 +142,13 @@ def test_features_with_a_head(sets: dict[str, Any]) -> None:
     assert row.id_accuracy == pytest.approx(data["test"].accuracy)
     assert [(each.method, "changes images" in each.why) for each in found.failed] == [("adascale-a", True)]
     both = np.concatenate([arrays["test"][:20], arrays["letters"][:20]])
-    with pytest.warns(UserWarning, match="20 of the 40 images of both are in test too"):
-        evaluate(head, train=arrays["train"], id=arrays["test"], ood={"both": both}, methods=["msp"], progress=False)
+    overlap = "20 of the 40 images of both are in test too"
+    with pytest.warns(UserWarning, match=overlap):
+        mixed = evaluate(
+            head, train=arrays["train"], id=arrays["test"], ood={"both": both}, methods=["msp"], progress=False
+        )
+    mixed.save(tmp_path)
+    assert all(overlap in (tmp_path / name).read_text() for name in ("results.json", "table.tex", "report.html"))
 
 
 @pytest.fixture

@@ -86,10 +86,10 @@ def test_a_missing_cell_is_a_dash_and_marks_the_average() -> None:
     assert column(made, "vit", "fp")["msp"] == ("-", 0)
     assert column(made, "Average", "fp")["msp"][1] == 0
     assert made.lines[0].method == "msp"  # the run's order, although another method has the first complete row
-    assert made.lines[0].entries[-1].mark == " (2/4)"
+    assert made.lines[0].entries[-1].mark() == " (2/4)"
     assert "(2/4)" in to_text(made)
     fewer = make_table(replace(whole, rows=whole.rows[1:]))
-    assert fewer.lines[0].entries[0].mark == " (1/2)"
+    assert fewer.lines[0].entries[0].mark() == " (1/2)"
     assert fewer.lines[0].entries[0].cells[0].rank == 0
 
 

@@ -61,6 +61,7 @@ def _run_once(prepared: Plan) -> tuple[RunResults, KeptScores]:
     skipped = list(prepared.skipped)
     weights: dict[str, str] = {}
     data: dict[str, str] = {}
+    overlaps: dict[str, None] = {}
     kept = KeptScores()
     for title, _ in _track_networks(prepared):
         try:
@@ -73,7 +74,7 @@ def _run_once(prepared: Plan) -> tuple[RunResults, KeptScores]:
             model.features["test"] = model.features["test"].with_labels(prepared.labels)
         for name, names in (("train", getattr(sets["train"], "classes", ())), ("test", ())):
             check_labels(model.features[name].labels, model.features[name].head.classes, names)
-        _warn_of_overlap(model.features)
+        overlaps |= dict.fromkeys(_find_overlaps(model.features))
         test = model.features["test"]
         warn_if_by_chance(test.accuracy, len(test), test.head.classes)
         weights[title] = model.fingerprint
@@ -105,15 +106,15 @@ def _run_once(prepared: Plan) -> tuple[RunResults, KeptScores]:
     settings |= {name: getattr(options, name) for name in ("limit", "seed", "seeds", "resamples")}
     settings |= {"data": data, **_note_settings(prepared)}
     said = collect_provenance(benchmark_hash=benchmark.hash, weights=weights, methods=methods, settings=settings)
-    said["run"] = run_recipe(benchmark, options, prepared.in_memory)
+    said |= {"run": run_recipe(benchmark, options, prepared.in_memory), "overlaps": list(overlaps)}
     with progress_bar("ties", None, options.progress):
         equals = list(find_ties(kept))
     results = RunResults(tuple(rows), said, tuple(skipped), tuple(curves), tuple(means), tuple(equals), tuple(failed))
     return results, kept
 
 
-def _warn_of_overlap(features: Mapping[str, Features]) -> None:
-    """Warn of two sets that share more than 1 % of their images: the figures on them are too good, or too bad."""
+def _find_overlaps(features: Mapping[str, Features]) -> Iterator[str]:
+    """Name and warn of sets that share more than 1 % of their images: figures on them are too good, or too bad."""
     points = {name: _project(each) for name, each in features.items()}
     for (one, others), (name, rows) in combinations(points.items(), 2):
         if "train" in (one, name) or "test" in (one, name):
@@ -121,11 +122,9 @@ def _warn_of_overlap(features: Mapping[str, Features]) -> None:
             nearest, _ = cKDTree(np.unique(others, axis=0)).query(rows, p=np.inf, distance_upper_bound=1e-4)
             shared = int(np.isfinite(nearest).sum())
             if shared > 0.01 * len(rows):
-                warnings.warn(
-                    f"{shared:,} of the {len(rows):,} images of {name} are in {one} too: training, ID and OOD images "
-                    "must differ",
-                    stacklevel=2,
-                )
+                found = f"{shared:,} of the {len(rows):,} images of {name} are in {one} too"
+                warnings.warn(f"{found}: training, ID and OOD images must differ", stacklevel=2)
+                yield found
 
 
 def _project(features: Features) -> np.ndarray:

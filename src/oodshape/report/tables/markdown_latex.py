@@ -15,8 +15,9 @@ from typing import Any
 from pandas import DataFrame, Series, to_numeric
 
 from oodshape.core.text import printable, slug
+from oodshape.metrics.registry import MAIN
 from oodshape.report.method_styles import display_name
-from oodshape.report.tables.table import Cell, Table
+from oodshape.report.tables.table import Cell, Column, Table
 
 STYLED = "Bold: best of the column. Underlined: second and third."
 NAMED = ("method", "base")  # columns of data frames that hold methods
@@ -45,13 +46,15 @@ class PrintedGrid:
     def of_table(cls, table: Table, show: Callable[[str], str] = str) -> PrintedGrid:
         """The grid of a table of methods, which are called as `show` says."""
         span = len(table.columns)
+        tested = [each == Column(MAIN) for each in table.columns]
+        rows = [[(Cell(show(line.method)), "")] for line in table.lines]
+        for row, line in zip(rows, table.lines, strict=True):
+            for entry in line.entries:
+                row += zip(entry.cells, map(entry.mark, tested), strict=True)
         return cls(
             title=table.title,
             heads=("method", *(f"{each.head}{each.metric.arrow}" for _ in table.groups for each in table.columns)),
-            rows=tuple(
-                ((Cell(show(line.method)), ""), *((cell, entry.mark) for entry in line.entries for cell in entry.cells))
-                for line in table.lines
-            ),
+            rows=tuple(map(tuple, rows)),
             align="l" + "c" * span * len(table.groups),
             notes=(STYLED, *table.notes),
             groups=table.groups,

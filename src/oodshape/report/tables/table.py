@@ -82,11 +82,10 @@ class Entry:
     tied: bool = False  # with the best main metric of the column group
     failed: bool = False  # could not be run; a note says why
 
-    @property
-    def mark(self) -> str:
-        """What follows the values: a sign where they are tied with the best, fewer results than others, or none."""
+    def mark(self, compared: bool = True) -> str:
+        """What follows values: a sign where `compared` ones are tied with the best, fewer results, or none."""
         part = f" ({self.over}/{self.full})" if 0 < self.over < self.full else ""
-        return " failed" if self.failed else (TIED if self.tied else "") + part
+        return " failed" if self.failed else (TIED if self.tied and compared else "") + part
 
 
 @dataclass(frozen=True)
@@ -144,7 +143,8 @@ def make_table(
     full = np.array([counts[place].max(axis=1).sum() for place in places])
     values = {column: wide(column.metric.name, column.kind) for column in columns}
     incomplete = bool(((over != full[:, None]) & (over.max(axis=0) > 0)).any())
-    equal = [frozenset[str]() if incomplete else same for same in _ties(results, by, model, groups)]
+    untested = incomplete or Column(MAIN) not in columns
+    equal = [frozenset[str]() if untested else same for same in _ties(results, by, model, groups)]
     entries: list[list[Entry]] = []
     for place, same, found, most in zip(places, equal, over.tolist(), full.tolist(), strict=True):
         compared = [n == most for n in found]
@@ -255,6 +255,8 @@ def list_caveats(results: RunResults, incomplete: bool) -> Iterator[str]:
         yield f"Full spectrum ({said['spectrum']}): images of {', '.join(said['shifted'])} count as ID."
     if said.get("lists"):
         yield f"Lists of images: {said['lists']}."
+    for overlap in results.provenance.get("overlaps", ()):
+        yield f"Not valid: {overlap}."
     custom = [name for name in results.names("method") if table_block(name) == OWN]
     if custom:
         yield f"Custom methods, which are not part of oodshape: {', '.join(custom)}."

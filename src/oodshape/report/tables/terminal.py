@@ -50,7 +50,7 @@ def _group(
         return Text(" " * (width - len(cell.text))).append(cell.text, styles[cell.place]).append(signs[cell.place])
 
     def texts(entry: Entry) -> Text:
-        return Text(" ").join(map(text, entry.cells, widths)).append(entry.mark)
+        return Text(" ").join(map(text, entry.cells, widths)).append(entry.mark())
 
     heads = " ".join(f"{name:>{width}}{signs[0]}" for name, width in zip(names, widths, strict=True))
     columns = [
