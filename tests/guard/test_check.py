@@ -69,6 +69,8 @@ def test_copies_and_images_on_both_sides_raise_a_warning(guard: Guard, digits: P
         guard.check(2 * files[:30], digits / "letters", model=MODEL, progress=False)
     with pytest.warns(UserWarning, match="10 of the 10 OOD images of same are ID images too"):
         guard.check(files, {"same": files[:10]}, model=MODEL, progress=False)
+    with pytest.warns(UserWarning, match="OOD images of val are ID images too, .* used to fit or calibrate this guard"):
+        guard.check(files, digits / "val", model=MODEL, progress=False)
 
 
 def test_labels_that_are_not_the_networks_classes(guard: Guard, digits: Path, tmp_path: Path) -> None:

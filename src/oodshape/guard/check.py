@@ -78,7 +78,7 @@ def compute_exact_rate(count: int, of: int) -> Estimate:
     return Estimate(count / of, float(low), float(high))
 
 
-SAME = 0.5  # the share of known scores above which the ID images are the calibration images
+SAME = 0.5  # the share of known scores above which images are the calibration images
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,9 +108,8 @@ class Check:
         assert detector.alpha is not None
         return rejected_count_limits(len(detector.calibration), detector.alpha, len(self.inside.guard.values))
 
-    @property
-    def known(self) -> float:
-        """The share of the ID set's different scores that are scores of the calibration images.
+    def known(self, of: SetCheck) -> float:
+        """The share of a set's different scores that are scores of the calibration images.
 
         The same image may differ in its last bits, so scores count as equal when they are far closer than two
         calibration scores usually are.
@@ -118,7 +117,7 @@ class Check:
         scores = self.guard.detector.calibration
         if scores is None:
             return 0.0
-        before, now = np.sort(np.asarray(scores, np.float64)), np.unique(self.inside.guard.values).astype(np.float64)
+        before, now = np.sort(np.asarray(scores, np.float64)), np.unique(of.guard.values).astype(np.float64)
         low, high = np.quantile(before, [0.25, 0.75])
         near = np.minimum(1e-5 * np.abs(now), (high - low) / (100 * len(before)))
         found = np.searchsorted(before, now + near, side="right") > np.searchsorted(before, now - near, side="left")
@@ -200,26 +199,30 @@ def _warn_of_copies(check: Check, given: list[Given]) -> None:
                 stacklevel=4,
             )
     for checked in check.outside:
-        shared = len(find_known(checked.prints, check.inside.prints))
+        shared = max(len(find_known(checked.prints, check.inside.prints)), _count_recognised(check, checked))
         if shared:
             warnings.warn(
-                f"{shared:,} of the {len(checked.pairs):,} OOD images of {checked.name} are ID images too; give "
-                "different images",
+                f"{shared:,} of the {len(checked.pairs):,} OOD images of {checked.name} are ID images too, given here "
+                "or used to fit or calibrate this guard; give different images",
                 stacklevel=4,
             )
 
 
 def _count_used(check: Check, id: Given) -> int:
-    """How many ID images the guard's sketches or prints have, or its calibration scores, where most are among these."""
-    about = check.guard.about
-    unnamed = math.ceil(check.known * len(check.inside.pairs)) if check.known > SAME else 0
-    unnamed = max(unnamed, len(find_known(check.inside.prints, about.prints)))
-    images = _reopen(check.inside, id)
+    """How many ID images are recognised, or are in the guard's sketches."""
+    about, unnamed, images = check.guard.about, _count_recognised(check, check.inside), _reopen(check.inside, id)
     if images is None:
         return unnamed
     sketches = [each for each in (about.trained_on, about.calibrated_on, about.selection) if each is not None]
     sketch = np.unique(np.concatenate([np.empty(0, np.uint64), *sketches]))
     return max(unnamed, len(find_copies_in_sketch(images, sketch)))
+
+
+def _count_recognised(check: Check, of: SetCheck) -> int:
+    """How many images have prints that the guard holds, or its calibration scores, where most are among these."""
+    known = check.known(of)
+    scored = math.ceil(known * len(of.pairs)) if known > SAME else 0
+    return max(scored, len(find_known(of.prints, check.guard.about.prints)))
 
 
 def _name(images: Given, otherwise: str, prepared: bool) -> str:
