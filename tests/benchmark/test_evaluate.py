@@ -100,7 +100,7 @@ def test_a_failing_method_has_a_row_that_says_why(results: Results, tmp_path: Pa
     results.save(tmp_path / "out")
     assert Results.load(tmp_path / "out") == results
     page = (tmp_path / "out" / "report.html").read_text()
-    for text in (str(results), results.to_markdown(), results.to_latex(), results._repr_html_(), page):
+    for text in (str(results), results.to_markdown(), results.to_latex(), results._repr_markdown_(), page):
         assert "list index out of range" in text
     assert "| Broken | - failed | - failed |" in results.to_markdown()
     assert "=" in str(results)  # who is tied with the best is said all the same

@@ -13,7 +13,7 @@ from oodshape.benchmark.kept_scores import KeptScores
 from oodshape.core.text import format_count
 from oodshape.report.benchmark_files import write_report
 from oodshape.report.pages.benchmark_page import write_benchmark_page
-from oodshape.report.tables.markdown_latex import to_html, to_latex, to_markdown
+from oodshape.report.tables.markdown_latex import to_latex, to_markdown
 from oodshape.report.tables.named_tables import Kind, make_named_tables
 from oodshape.report.tables.table import Table, parse_columns
 from oodshape.report.tables.terminal import to_text
@@ -69,9 +69,9 @@ class Results(benchmark.RunResults):
         said = [format_count(len(self.names(column)), noun) for column, noun in counts]  # type: ignore[arg-type]
         return f"Results({', '.join(said)}{f', {len(self.failed)} failed' if self.failed else ''})"
 
-    def _repr_html_(self) -> str:
+    def _repr_markdown_(self) -> str:
         """The table in a notebook."""
-        return "\n".join(to_html(each) for each in self._tables())
+        return self.to_markdown()
 
     def save(self, folder: str | Path) -> None:
         """Write what `oodshape bench` writes: results.json and .csv, table.md and .tex, report.html, and the scores.

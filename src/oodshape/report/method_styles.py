@@ -66,7 +66,6 @@ DASHES = (
     *_dashed("4 1.5", "1 1", "8 1.5", "4 1 1 1", "4 1 1 1 1 1", "8 1 2 1", "2 2", "8 1 1 1 1 1", "3 3", "6 3"),
     *_dashed("2 1 1 3", "10 3", "1 3", "12 1.5", "6 1 1 3", "3 1 3 3", "10 1 1 1"),
 )
-OWN_DASHES = _dashed("5 1.5 1 1.5", "5 2.5 1 2.5", "7 1.5 1 1.5", "7 2.5 1 2.5")
 
 
 @dataclass(frozen=True)
@@ -101,6 +100,6 @@ def method_style(method: str) -> MethodStyle:
     """
     own = method_family(method)
     if method not in RECORDS:
-        return MethodStyle(own, OWN_DASHES[crc32(method.encode()) % len(OWN_DASHES)])
+        return MethodStyle(own, DASHES[crc32(method.encode()) % len(DASHES)])
     members = [name for name in RECORDS if method_family(name) == own]
     return MethodStyle(own, DASHES[members.index(method) % len(DASHES)])

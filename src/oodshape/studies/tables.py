@@ -9,6 +9,7 @@ from pandas import DataFrame
 
 from oodshape.methods.registry import METHODS
 from oodshape.metrics.registry import DEFAULT_METRICS
+from oodshape.report.tables.paper import STUDIES
 from oodshape.studies.compare_methods import average_by_family
 from oodshape.studies.shaping_functions import mean_std
 from oodshape.studies.theta import cosine
@@ -16,10 +17,7 @@ from oodshape.studies.theta import cosine
 METRICS = {metric.name: metric.head for metric in DEFAULT_METRICS}
 ANGLES = ("degrees", "turned")
 _TITLES = {
-    "norm_ratio": "length b / a",
-    "cosine": "cos(a, b)",
-    "auroc_with": "AUROC with OOD data",
-    "auroc_without": "AUROC ID only",
+    **{name: head for name, (head, _) in STUDIES["validation"].measures.items()},
     "x": "b along a",
     "orthogonal": "b across a",
     "degrees": "angle of a, b",

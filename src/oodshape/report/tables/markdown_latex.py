@@ -1,4 +1,4 @@
-"""Tables as Markdown, LaTeX and HTML, the first two also of any data frame.
+"""Tables as Markdown and LaTeX, of methods and of any data frame.
 
 The best value of a column is bold, the second and third are underlined.
 """
@@ -84,22 +84,6 @@ def to_latex(table: Table) -> str:
     r"""The table as a LaTeX `table`, or `table*` where it is wide; it needs the packages booktabs and graphicx."""
     grid = PrintedGrid.of_table(table, lambda name: table.names.get(name, display_name(name)))
     return _latex(replace(grid, heads=("Method", *grid.heads[1:])), slug(table.title))
-
-
-def to_html(table: Table) -> str:
-    """The table for a notebook."""
-    grid, marks = PrintedGrid.of_table(table), ("{}", "<b>{}</b>", "<u>{}</u>")
-    groups = "".join(f'<th colspan="{grid.span}">{escape(group)}</th>' for group in grid.groups)
-    rows = [f"<th></th>{groups}", "".join(f"<th>{escape(head)}</th>" for head in grid.heads)]
-    for (name, _), *cells in grid.rows:
-        shown = (f"<td>{marks[cell.place].format(escape(cell.text))}{after}</td>" for cell, after in cells)
-        rows.append(f"<th>{escape(name.text)}</th>{''.join(shown)}")
-    body = "".join(f"<tr>{row}</tr>\n" for row in rows)
-    notes = "".join(f"<li>{escape(note)}</li>" for note in grid.notes)
-    return (
-        f"<table>\n<caption>{escape(grid.title)}</caption>\n{body}</table>\n"
-        f"<details><summary>Notes</summary><ul>{notes}</ul></details>"
-    )
 
 
 def frame_markdown(frame: DataFrame, title: str, notes: Sequence[str] = ()) -> str:
