@@ -121,15 +121,14 @@ def test_a_killed_driver_resumes_and_a_vanished_file_is_a_row(cluster: str, digi
     gone = Path(listing.files[-1])
     gone.unlink()
     # at once: a worker of the killed driver may still be at a shard
-    tally, took = score(Guard.load(digits / "guard.safetensors"), listing, open_model(MODEL), out, SMALL, pool=ONE)
+    tally, speed = score(Guard.load(digits / "guard.safetensors"), listing, open_model(MODEL), out, SMALL, pool=ONE)
     assert tally.images == 90
-    assert tally.unreadable == took.failed == 1
+    assert tally.unreadable == 1
     assert tally.resumed >= 4 * len(done)
-    assert took.images == 90 - tally.resumed  # no image was scored twice
     rows = out.read_text().splitlines()
     assert rows[-1].startswith(f"{gone},,,,,")
     assert "cannot be read" in rows[-1]
-    assert "failed" in took.line()
+    assert speed.endswith(" images per second, 1 failed")
     assert not folder.exists()
 
 
@@ -145,7 +144,7 @@ def test_a_worker_without_memory_is_one_line(cluster: str) -> None:
         return np.broadcast_to(np.uint8(7), (40_000, 40_000, 3))
 
     images = around(Subset(load_digits_sets()["train"], range(200)), large)
-    with pytest.raises(InputError, match="^a worker ran out of memory: take fewer actors") as error:
+    with pytest.raises(InputError, match="^a worker failed: .*; if memory ran out, take fewer actors") as error:
         fit_guard(open_model(MODEL), images, run=FEW, method="energy", pool=ONE, shards=1)
     assert "\n" not in str(error.value)
 

@@ -15,7 +15,6 @@ import pytest
 from commands import call
 from oodshape import Guard, InputError
 from oodshape.core.options import RunOptions
-from oodshape.engines import actors
 from oodshape.engines.ray import fit_guard
 from oodshape.engines.workers import Collector, Job, ShardScorer, merge_packed_parts, unpack_part
 from oodshape.features.features import Features
@@ -110,19 +109,3 @@ def test_too_few_images_are_refused_before_any_is_read(monkeypatch: pytest.Monke
     few = Subset(open_images(digits / "train"), range(40))
     with pytest.raises(InputError, match="alpha = 0.05 needs 19 there, so 95 in all, got 40"):
         fit_guard(open_model(MODEL), few, method="energy")
-
-
-@pytest.mark.parametrize(
-    ("said", "lacking"),
-    [
-        ("[enforce fail at alloc_cpu.cpp:124] DefaultCPUAllocator: can't allocate memory: you tried to allocate", True),
-        ("CUDA out of memory. Tried to allocate 2.00 GiB", True),
-        ("Unable to allocate 4.47 GiB for an array with shape (40000, 40000, 3)", True),
-        ("Task was killed due to the node running low on memory.", True),
-        ("[Errno 12] Cannot allocate memory", True),
-        ("memory://bucket/train has no image", False),
-        ("The process is killed by SIGKILL by OOM killer due to high memory usage, or ray stop was called", False),
-    ],
-)
-def test_what_speaks_of_memory_that_is_not_there(said: str, lacking: bool) -> None:
-    assert actors.is_memory_error(said) is lacking

@@ -9,11 +9,10 @@ from typing import Annotated, Any
 import typer
 
 from oodshape.cli import shared_options as shared
-from oodshape.cli.terminal import is_quiet, say, show_json, warnings_as_lines
+from oodshape.cli.terminal import say, show_json, warnings_as_lines
 from oodshape.core.errors import InputError
 from oodshape.core.files import check_writable
 from oodshape.core.options import CacheOptions, HeadOptions, ImageOptions, ModelOptions, RunOptions, SubsetOptions
-from oodshape.core.text import printable
 
 
 def fit(
@@ -84,8 +83,8 @@ def fit(
             if parts or images is None or keeping.cache is not None:
                 raise InputError("the engine ray takes --images, not --parts, and keeps no features")
             given, held = (in_column(each, reading.column) for each in (images, calibrate))
-            guard, timings = fit_guard(source, given, held, running, pool=pool, **options)
-            lines = [timings.line()]
+            guard, speed = fit_guard(source, given, held, running, pool=pool, **options)
+            lines = [speed]
         else:
             options |= {"images": images, "calibrate": calibrate, "parts": parts or None}
             guard = Guard.fit(
@@ -111,5 +110,4 @@ def fit(
     words += ["--trust-code"] if opening.trust_code else []
     words += [] if opening.device == AUTO else ["--device", str(opening.device)]
     words += ["--images", "FOLDER", "--out", "scores.csv"]
-    if not is_quiet():
-        typer.echo("next: " + printable(shlex.join(["oodshape", "score", *words])))  # one line, to be copied
+    say("next: " + shlex.join(["oodshape", "score", *words]))

@@ -36,4 +36,4 @@ def inspect(
         show_json(found)
         return
     for what, value in rows:
-        say(f"{what:<{width}} {value}", indent=width + 1)
+        say(f"{what:<{width}} {value}")

@@ -71,8 +71,8 @@ def score(
         from oodshape.engines import ray
 
         assert out is not None
-        tally, timings = ray.score(fitted, listing, source, out, running, pool=pool)
-        lines = [timings.line()]
+        tally, speed = ray.score(fitted, listing, source, out, running, pool=pool)
+        lines = [speed]
     elif out is None:
         tally = score_to_stream(fitted, source, listing, any_names(sys.stdout), running, json_lines=json, on_row=on_row)
     else:

@@ -8,9 +8,7 @@ import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from shutil import get_terminal_size
-from textwrap import wrap
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -36,23 +34,6 @@ def console() -> Console:
     return Escaping(highlight=False, soft_wrap=False)
 
 
-def wrapped(text: str, stream: IO[str], indent: int = 0) -> str:
-    """Text whose long lines end between words where a terminal would break them; as it is anywhere else.
-
-    >>> from io import StringIO
-    >>> wrapped("as it is: " + 20 * "a pipe ", StringIO()) == "as it is: " + 20 * "a pipe "
-    True
-    """
-    if not stream.isatty():
-        return text
-    width, found = get_terminal_size().columns, []
-    for line in text.split("\n"):
-        below = " " * (indent or len(line) - len(line.lstrip()))
-        cut = wrap(line, width, subsequent_indent=below, break_long_words=False, break_on_hyphens=False)
-        found += cut if len(line) > width else [line]
-    return "\n".join(found)
-
-
 _quiet = False
 
 
@@ -68,10 +49,10 @@ def is_quiet() -> bool:
     return _quiet
 
 
-def say(*lines: str, err: bool = False, indent: int = 0) -> None:
+def say(*lines: str, err: bool = False) -> None:
     """Print lines for people, whatever the names of files in them hold, unless `--quiet` was given."""
     for line in lines if not is_quiet() else ():
-        typer.echo(wrapped(printable(line), sys.stderr if err else sys.stdout, indent), err=err)
+        typer.echo(printable(line), err=err)
 
 
 def show_json(value: Any) -> None:
@@ -81,7 +62,7 @@ def show_json(value: Any) -> None:
 
 def show_line(text: str) -> None:
     """Print an error or a warning in one line on stderr, whatever the names of files in it hold."""
-    sys.stderr.write(wrapped(printable(text) + "\n", sys.stderr))
+    sys.stderr.write(printable(text) + "\n")
 
 
 def command_line() -> str:

@@ -15,9 +15,7 @@ from oodshape.core.progress import progress_bar
 
 FAILED = "failed"  # the column of a row that says why a worker gave up
 AGAIN = 3  # times that a shard is begun anew when its worker has died
-# What Ray, torch and the system say of memory that is not there; the word alone also stands in memory:// addresses, and
-# in Ray's list of all that may have ended a process.
-NO_MEMORY = ("out of memory", "allocate memory", "unable to allocate", "low on memory", "bad_alloc")
+LESS_MEMORY = "if memory ran out, take fewer actors (--engine ray:N) or --workers, or a smaller --batch-size"
 
 
 @dataclass(frozen=True)
@@ -132,11 +130,8 @@ def worker_errors() -> Iterator[None]:
         cause: Any = error
         while isinstance(cause, exceptions.RayTaskError) and cause.cause is not None:
             cause = cause.cause
-        if isinstance(cause, exceptions.RayActorError) and not is_memory_error(str(cause)):
-            raise InputError(
-                f"a worker died {AGAIN + 1} times on one shard, often for want of memory: take fewer actors "
-                "(--engine ray:N) or a smaller --batch-size, and look into Ray's logs"
-            ) from None
+        if isinstance(cause, exceptions.RayActorError):
+            raise InputError(f"a worker died {AGAIN + 1} times on one shard, see Ray's logs; {LESS_MEMORY}") from None
         raise InputError(_explain_failure(cause)) from None
 
 
@@ -144,14 +139,7 @@ def _explain_failure(error: BaseException) -> str:
     """Describe an error in one line, with a fix if there is one."""
     if isinstance(error, InputError):
         return str(error)
-    if isinstance(error, MemoryError) or is_memory_error(str(error)):
-        return "a worker ran out of memory: take fewer actors (--engine ray:N) or --workers, or a smaller --batch-size"
-    return f"a worker failed: {type(error).__name__}: {one_line(error)}"
-
-
-def is_memory_error(said: str) -> bool:
-    """Whether an error's text says that memory ran out."""
-    return any(phrase in said.lower() for phrase in NO_MEMORY)
+    return f"a worker failed: {type(error).__name__}: {one_line(error)}; {LESS_MEMORY}"
 
 
 def _import_ray() -> Any:

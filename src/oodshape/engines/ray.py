@@ -12,7 +12,6 @@ import json
 import shutil
 import tempfile
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -33,22 +32,9 @@ from oodshape.methods.detector import Method
 from oodshape.metrics.conformal import images_needed
 from oodshape.networks.loading import OpenNet, override
 
-__all__ = ["ActorPool", "RunTimings", "fit_guard", "score"]
+__all__ = ["ActorPool", "fit_guard", "score"]
 FEWEST = 16  # shards that a run is cut into at least: what a worker that dies may lose
 LARGEST = 4096  # images of a shard at most
-
-
-@dataclass(frozen=True)
-class RunTimings:
-    """How many images a run went over, and how long it took."""
-
-    images: int
-    failed: int
-    seconds: float
-
-    def line(self) -> str:
-        """Images per second, and failures."""
-        return f"{self.images / max(self.seconds, 1e-9):,.0f} images per second, {self.failed:,} failed"
 
 
 def fit_guard(
@@ -66,8 +52,11 @@ def fit_guard(
     limit: int | None = None,
     shards: int | None = None,
     pool: ActorPool | None = None,
-) -> tuple[Guard, RunTimings]:
-    """Fit a guard as `Guard.fit` does, with the training images on the actors; `source` was opened by a spec."""
+) -> tuple[Guard, str]:
+    """Fit a guard as `Guard.fit` does, with the training images on the actors; `source` was opened by a spec.
+
+    Returns the guard, and how fast the images were read.
+    """
     begun = time.monotonic()
     given = open_images(images, upright=upright)
     held = None if calibrate is None else open_images(calibrate, upright=upright)
@@ -81,10 +70,10 @@ def fit_guard(
     with tempfile.TemporaryDirectory() as folder:
         part = Path(folder) / "part.safetensors"
         lost = _collect_part(told, count, part, pool, run.progress)
-        timings = RunTimings(len(given), lost, time.monotonic() - begun)
+        speed = _describe_speed(len(given), lost, begun)
         options: dict[str, Any] = {"method": method, "preprocessing": preprocessing, "classes": classes, **vars(run)}
         guard = Guard.fit(source, parts=[part], calibrate=held, alpha=alpha, per_class=per_class, **options)
-    return guard, timings
+    return guard, speed
 
 
 def _collect_part(told: dict[str, Any], shards: int, out: Path, pool: ActorPool | None, progress: bool | None) -> int:
@@ -113,10 +102,10 @@ def score(
     run: RunOptions = RunOptions(),
     *,
     pool: ActorPool | None = None,
-) -> tuple[Counts, RunTimings]:
+) -> tuple[Counts, str]:
     """Write the scores of all images; shards that an earlier run has finished are not scored again.
 
-    `source` is the guard's network, opened by a spec.
+    `source` is the guard's network, opened by a spec. Returns the counts, and how fast the images were scored.
     """
     begun, _ = time.monotonic(), start_ray()
     check_format(out)
@@ -146,7 +135,11 @@ def score(
     counts = Counts(resumed=total - scored)
     write_scores(out, counts.count(rows), named=named)
     shutil.rmtree(folder)  # with what a killed worker may have left there
-    return counts, RunTimings(scored, counts.unreadable, time.monotonic() - begun)
+    return counts, _describe_speed(scored, counts.unreadable, begun)
+
+
+def _describe_speed(images: int, failed: int, begun: float) -> str:
+    return f"{images / (time.monotonic() - begun):,.0f} images per second, {failed:,} failed"
 
 
 def _count_shards(images: int, batch_size: int) -> int:
