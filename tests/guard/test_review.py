@@ -62,7 +62,7 @@ def test_a_random_sample_hides_the_decision_and_makes_a_calibration_set(place: P
     ("words", "said"),
     [
         ("scores.csv --sample 6", "--sample must be from 1 to the 5 readable images of scores.csv, got 6"),
-        ("scores.csv --sample 2 --up-to 0.1", "give --up-to or --sample, not both"),
+        ("accepted.csv", "accepted.csv has no rejected image to label; --sample N draws from all images"),
         ("scores.csv --to label-studio --root in/deep", "in/a.png is not in the folder in/deep"),
         ("", "give SCORES to write images to label, or --labels FILE"),
         ("none.csv", "there is no file none.csv"),
@@ -75,6 +75,7 @@ def test_a_random_sample_hides_the_decision_and_makes_a_calibration_set(place: P
 )
 def test_bad_input_is_one_line_and_writes_nothing(place: Path, words: str, said: str) -> None:
     (place / "other.csv").write_text("p\n0.5\n")
+    (place / "accepted.csv").write_text("path,class,score,p_value,accepted,error\na.png,cat,9,0.9,true,\n")
     (place / "wrong.csv").write_text("path,label,reason\nx.png,cat,y\n")
     (place / "empty.json").write_text("[]")
     (place / "bad.json").write_text("{")

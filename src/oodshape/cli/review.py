@@ -18,7 +18,6 @@ def review(
     *,
     out: Path,
     to: Literal["label-studio", "csv"] = "csv",
-    up_to: float | None = None,
     sample: int | None = None,
     root: Path = Path("."),
     labels: Path | None = None,
@@ -33,7 +32,6 @@ def review(
         scores: The CSV, JSON lines or Parquet of score [or --labels].
         out: The file to write.
         to: label-studio (tasks to import) or csv (a column label).
-        up_to: The largest p-value of a borderline image [default: 2 x that of a rejected].
         sample: A random sample of all images instead, accepted and rejected.
         root: The folder of images that Label Studio serves.
         labels: Write a list of images from labels: Label Studio's JSON export, or the labelled CSV.
@@ -44,15 +42,13 @@ def review(
     check_writable(out)
     if (scores is None) == (labels is None):
         raise InputError("give SCORES to write images to label, or --labels FILE to read labels")
-    if sample is not None and up_to is not None:
-        raise InputError("give --up-to or --sample, not both")
     if labels is not None:
         found, counts = reviewing.read_labels(labels, take)
         reviewing.write_list(found, out)
         say(f"{labels}: {counts['ood']:,} ood, {counts['id']:,} id, {counts['']:,} without one clear label")
         say(f"list: {out}; next: oodshape {'check --ood' if take == 'ood' else 'calibrate --images'} {out} ...")
     elif scores is not None:
-        rows = reviewing.select_rows(scores, up_to) if sample is None else reviewing.sample_rows(scores, sample)
+        rows = reviewing.select_rows(scores) if sample is None else reviewing.sample_rows(scores, sample)
         reviewing.write_review(rows, out, None if to == "csv" else root)
         if to != "csv":
             say(f"labelling interface: {reviewing.INTERFACE}")

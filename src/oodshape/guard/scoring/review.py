@@ -30,16 +30,13 @@ INTERFACE = (
 )
 
 
-def select_rows(scores: str, up_to: float | None = None) -> list[Cells]:
-    """Return rejected images and accepted ones with a p-value of at most `up_to`, lowest p-values first.
-
-    None: twice the largest p-value of a rejected image.
-    """
+def select_rows(scores: str) -> list[Cells]:
+    """Return rejected images and accepted ones with at most twice the p-value of any of them, lowest p-values first."""
     rows = _readable(scores)
     rejected = [p for p, accepted, _ in rows if not accepted]
-    if up_to is None and not rejected:
-        raise InputError(f"{scores} has no rejected image; give --up-to P to review accepted ones with low p-values")
-    limit = NEAR * max(rejected, default=0.0) if up_to is None else up_to
+    if not rejected:
+        raise InputError(f"{scores} has no rejected image to label; --sample N draws from all images")
+    limit = NEAR * max(rejected)
     found = []
     for p, accepted, cells in rows:
         reason = f"borderline: accepted with p-value {p:.3g}, at most {limit:.3g}"
