@@ -76,7 +76,7 @@ def against_a_sum(rows: int, *, signed: bool) -> bool:
     kept = check(f"V, predictions stored / sum, {kind}", read.ratio("v", "sum"), 4)
     kept &= check(f"statistics / sum, {kind}", read.ratio("statistics", "sum"), 20)
     exact, limits = (fits.ratio(name, "histogram", cpu=True) for name in ("exact", "limits"))
-    where = f"limits {limits.median:.2f}, sums in intervals {exact.median - limits.median:.2f}"
+    where = f"interval bounds {limits.median:.2f}, sums in intervals {exact.median - limits.median:.2f}"
     kept &= check(f"exact OptFS / histogram, CPU, {kind}", exact, 1.3, note=where)
     kept &= check(f"E / logsumexp(z @ W.T + b), CPU, {kind}", product.ratio("e", "energy", cpu=True), 1.1)
     return kept & check(f"E / logsumexp(z @ W.T + b), wall, {kind}", product.ratio("e", "energy"), 1.1)

@@ -131,7 +131,7 @@ def growth(found: dict[str, Any]) -> str:
     most = f"{largest['method']} at {largest[largest['axis']]:,} {largest['axis']}"
     return "\n".join(
         [
-            f"`{found['command']}` on a {found['processor']}: one axis at a time from {start}; CPU seconds and added "
+            f"`{found['command']}` on a {found['processor']}: {start}, with one of them varied; CPU seconds and added "
             f"memory of one fit. Our largest fit is {most}: {largest['mb']:,} MB.",
             *(["", "Not fitted:", "", *broken] if broken else []),
         ]
