@@ -170,23 +170,22 @@ def files_of(benchmark: Benchmark, data: Path | None, weights: Path | None, mode
 def get(wanted: Wanted, *, yes: bool, unverified: bool) -> None:
     """Show what will be downloaded and what must be got by hand, ask once, and download."""
     ready = {source for source, root in wanted.items() if source.file and (root / source.put).is_file()}
-    by_hand = {source: root for source, root in wanted.items() if source.by_hand and source not in ready}
-    rest = {source: root for source, root in wanted.items() if source not in by_hand}
-    remote = [source for source in rest if source not in ready]
+    by_hand = [source for source in wanted if source.by_hand and source not in ready]
+    remote = [source for source in wanted if source not in (*ready, *by_hand)]
     if is_offline():
         refused, why = remote, f"not downloaded, because --offline or {OFFLINE} forbids it"
     else:
         refused = [source for source in remote if not (source.is_verified or unverified)]
         why = "not downloaded without --unverified, because the checksum is not published"
-    todo = {source: root for source, root in rest.items() if source not in refused}
-    parts = {"to download or unpack:": list(todo), "to get by hand:": list(by_hand), f"{why}:": refused}
+    todo = {source: root for source, root in wanted.items() if source not in (*by_hand, *refused)}
+    parts = {"to download or unpack:": list(todo), "to get by hand:": by_hand, f"{why}:": refused}
     for heading, sources in parts.items():
         blocks = [line for source in sources for line in _block(source, wanted[source])]
         if blocks:
             typer.echo("\n".join([heading, *blocks]))
     if not wanted:
         typer.echo("nothing to download: all files are there")
-    if [source for source in todo if source not in ready] and not yes:
+    if todo.keys() - ready and not yes:
         question = f"Download {len(todo)} files, {_size(todo)}?"
         if not sys.stdin.isatty():
             raise InputError(f"{question} Standard input is no terminal that could answer: add --yes")

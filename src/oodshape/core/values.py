@@ -348,16 +348,14 @@ def _find_type(name: str, *, trust_code: bool = False) -> type[Value]:
     if name not in Value.known:
         for import_more in Value.later:
             import_more()
-    if name in Value.known:
-        return Value.known[name]
     module, mark, inner = name.rpartition(":")
-    if not mark:
+    if name not in Value.known and not mark:
         raise InputError(f"unknown type {name!r}; the file was written by a newer oodshape")
-    if module != "__main__":
+    if name not in Value.known and module != "__main__":
         check_trust(f"the file names code, the type {name!r} of a module that is not imported", trust_code)
         import_object(name, "the file holds a value of this type")
-        if name in Value.known:
-            return Value.known[name]
+    if name in Value.known:
+        return Value.known[name]
     # the script that wrote the file may be a module to the program that reads it
     found = [known for known in Value.known if ":" in known and known.rpartition(":")[2] == inner]
     if len(found) > 1:

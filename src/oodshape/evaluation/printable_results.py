@@ -131,6 +131,5 @@ class Results(benchmark.RunResults):
         return self.frame
 
     def _tables(self, kind: Kind | None = None, columns: str = "") -> list[Table]:
-        shown = parse_columns(columns)
         kind = kind or ("ood" if len(self.names("model")) == 1 else "model")
-        return make_named_tables(self, kind, columns=shown, ranked=True)
+        return make_named_tables(self, kind, columns=parse_columns(columns), ranked=True)
