@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -87,13 +88,23 @@ def test_random_augmentation_is_refused(images: torch.Tensor) -> None:
         extract(Net(), plain, None)
 
 
-def test_damaged_files_are_as_if_they_were_not_there(images: torch.Tensor, tmp_path: Path) -> None:
+def test_a_cache_larger_than_the_call_is_not_loaded(images: torch.Tensor, tmp_path: Path) -> None:
+    net = Net()
+    net.body, net.head = nn.Linear(12, 50_000), nn.Linear(50_000, 3)
+    extract(net, images, tmp_path)  # 16 MB
+    tracemalloc.start()
+    extract(net, images[40:44], tmp_path)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 5e6
+
+
+@pytest.mark.parametrize("ending", ["npz", "npy"])
+def test_damaged_files_are_as_if_they_were_not_there(images: torch.Tensor, tmp_path: Path, ending: str) -> None:
     net = Net()
     plain = values(extract(net, images, tmp_path)[0])
-    (file,) = tmp_path.rglob("*.npz")
-    data = bytearray(file.read_bytes())
-    data[len(data) // 3] ^= 64
-    file.write_bytes(data)
+    (file,) = tmp_path.rglob(f"*.{ending}")
+    file.write_bytes(file.read_bytes()[::-1])
     again, many = extract(net, images, tmp_path)
     assert many >= 80
     np.testing.assert_allclose(values(again), plain, atol=1e-5)

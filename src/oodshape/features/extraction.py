@@ -118,9 +118,7 @@ class Extraction:
     @cached_property
     def _prints(self) -> dict[str, str]:
         """What identifies the network and the images."""
-        # Equal weights do not make equal networks: the text of a module tells strides and activations.
-        modules = re.sub(r" at 0x[0-9a-fA-F]+", "", repr(self.classifier.net))
-        return {"network": compute_fingerprint(self.classifier.fingerprint, modules), "images": self.images.fingerprint}
+        return {"network": identify_network(self.classifier), "images": self.images.fingerprint}
 
     def _fill(self, entry: CacheEntry, prints: dict[str, str]) -> Batch:
         """The arrays of the entry, after the rows that it lacks have been through the network."""
@@ -230,3 +228,9 @@ class Extraction:
                     none = f"none of the {self.n} images of {self.images.name} can be read: "
                     raise NoReadableImage(f"{none if self.skip else ''}{error}") from None
         raise AssertionError("there is at least one image")
+
+
+def identify_network(classifier: Classifier) -> str:
+    """A hash of the weights and of the modules' text: equal weights do not tell strides and activations."""
+    modules = re.sub(r" at 0x[0-9a-fA-F]+", "", repr(classifier.net))
+    return compute_fingerprint(classifier.fingerprint, modules)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import heapq
-import re
+import zlib
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +19,14 @@ from oodshape.core.errors import InputError
 from oodshape.core.files import DAMAGE, compute_fingerprint, replacing
 from oodshape.core.progress import progress_bar
 from oodshape.features.chunks import check_finite
+from oodshape.features.extraction import identify_network
 from oodshape.images import identity
 from oodshape.images.decode.preprocessing import check_shape
 from oodshape.images.sources.memory import PREPARED_KEYS, count_prepared, iterate_prepared, split_sample
 from oodshape.networks.classifier import Classifier
 
 WRITTEN = 4096  # rows that the cache gets together: what a killed run loses at most
+OPEN_FILES = 64  # of the cache, at the same time
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,45 +91,60 @@ def extract_tensors(
 
 
 class _Network:
-    """A network that gives features and predictions of tensors, from the cache where it has them."""
+    """A network that gives features and predictions of tensors, from the cache where it has them.
+
+    The cache has two files per write: features [n, M] as .npy, of which only the rows asked for are read, and an .npz
+    with the identity, the predicted class and the checksum of each row.
+    """
 
     def __init__(self, classifier: Classifier, dtype: str, cache: Path | None) -> None:
         self.classifier, self.dtype, self.cache = classifier, dtype, cache
         self.folder: Path | None = None
-        self.kept: dict[int, tuple[NDArray[Any], int]] = {}  # identity -> features, prediction
+        self.kept: dict[int, tuple[Path, int, int, int]] = {}  # identity -> file, row, prediction, checksum
         self.new: list[tuple[NDArray[Any], NDArray[np.int64], identity.Keys]] = []
+        self.map_file = lru_cache(OPEN_FILES)(partial(np.load, mmap_mode="r"))
 
     def start(self, pair: Tensor, which: identity.Keys) -> None:
-        """Check the network on the first images, and read the cache."""
+        """Check the network on the first images, and read which rows the cache has."""
         if len(pair) > 1:
             self.classifier.check_repeatable(pair)
         if self.cache is None:
             return
         found = self._run(pair, 0)[0].astype(np.float32)  # the head is known from here on
-        modules = re.sub(r" at 0x[0-9a-fA-F]+", "", repr(self.classifier.net))
-        words = (self.classifier.fingerprint, modules, str(self.classifier.head_name), self.classifier.precision)
+        words = (identify_network(self.classifier), str(self.classifier.head_name), self.classifier.precision)
         self.folder = self.cache / f"tensors-{compute_fingerprint(*words, self.dtype)}"
         for path in sorted(self.folder.glob("*.npz")):
-            with suppress(*DAMAGE), np.load(path) as part:  # a damaged file, whose checksums are wrong, is left out
-                features, classes, keys = part["features"], part["classes"].tolist(), part["keys"].tolist()
-                self.kept |= dict(zip(keys, zip(features, classes, strict=True), strict=True))
+            with suppress(*DAMAGE), np.load(path) as index:  # a damaged file is as if it were not there
+                rows = zip(*(index[name].tolist() for name in ("keys", "classes", "checksums")), strict=True)
+                self.kept |= {key: (path.with_suffix(".npy"), row, *rest) for row, (key, *rest) in enumerate(rows)}
         for features, key in zip(found, which.tolist(), strict=True):
-            if key in self.kept:
-                apart = np.abs(features - self.kept[key][0].astype(np.float32)).max()
+            known = self._look_up(key)
+            if known is not None:
+                apart = np.abs(features - known[0].astype(np.float32)).max()
                 if not apart <= self.classifier.rounding * np.abs(features).max():
                     self.kept = {}  # the code of a forward pass has no fingerprint: it was changed
                     break
 
+    def _look_up(self, key: int) -> tuple[NDArray[Any], int] | None:
+        """(features, prediction) of an image; None where the cache has none, or damaged ones."""
+        if key in self.kept:
+            path, row, prediction, checksum = self.kept[key]
+            with suppress(OSError, *DAMAGE):
+                features = self.map_file(path)[row]
+                if zlib.crc32(features) == checksum:
+                    return features, prediction
+        return None
+
     def __call__(self, batch: Tensor, which: identity.Keys, first: int) -> tuple[NDArray[Any], NDArray[np.int64]]:
         """([n, M] features, [n] predictions) of a batch."""
-        keys = which.tolist()
-        missing = np.array([key not in self.kept for key in keys])
-        if missing.all():
+        places = [self._look_up(key) for key in which.tolist()]
+        known = [place for place in places if place is not None]
+        missing = np.array([place is None for place in places])
+        if not known:
             features, classes = self._run(batch, first)
         else:
-            known = [self.kept[key] for key in keys if key in self.kept]
             features, classes = np.empty((len(batch), len(known[0][0])), self.dtype), np.empty(len(batch), np.int64)
-            features[~missing], classes[~missing] = [row for row, _ in known], [label for _, label in known]
+            features[~missing], classes[~missing] = (list(each) for each in zip(*known, strict=True))
             if missing.any():
                 features[missing], classes[missing] = self._run(batch[torch.from_numpy(missing)], first)
         if self.folder is not None and missing.any():
@@ -142,14 +160,18 @@ class _Network:
         return values.to(getattr(torch, self.dtype)).numpy(), outputs.logits.argmax(dim=1).cpu().numpy()
 
     def write(self) -> None:
-        """Write the features that the cache lacks."""
+        """Write the features that the cache lacks; the index, which makes them count, comes last."""
         if self.folder is None or not self.new:
             return
         features, classes, keys = (np.concatenate(each) for each in zip(*self.new, strict=True))
         self.new = []
+        self.map_file.cache_clear()  # some systems replace no open file
         self.folder.mkdir(parents=True, exist_ok=True)
-        with replacing(self.folder / f"{compute_fingerprint(keys)}.npz") as temporary, temporary.open("wb") as stream:
-            np.savez(stream, features=features, classes=classes, keys=keys)
+        path = self.folder / f"{compute_fingerprint(keys)}.npy"
+        with replacing(path) as temporary, temporary.open("wb") as stream:
+            np.save(stream, features)
+        with replacing(path.with_suffix(".npz")) as temporary, temporary.open("wb") as stream:
+            np.savez(stream, keys=keys, classes=classes, checksums=[zlib.crc32(row) for row in features])
 
 
 READ_TWICE = 8  # images of a data set: a random flip leaves each as it is half of the time
