@@ -82,12 +82,13 @@ def test_a_scatter_is_that_around_the_mean(offset: float) -> None:
     np.testing.assert_allclose(sums, z.double().sum(dim=0), rtol=1e-7)
 
 
-def test_sums_of_parts_are_those_of_the_whole_and_of_the_smaller_head() -> None:
-    data, needs = wide(301), frozenset(["counts", "softmax_sums", "energy", "scatter", "unit_scatter"])
-    stay, _ = data.split_classes(np.arange(7) == 1, needs) or (data, data)
-    alone = data[np.flatnonzero(data.predictions != 1)].with_head(stay.head)
-    for found, same in ((data, wide(301)), (stay, alone)):
-        for name, wanted in Moments.of(same, needs).parts.items():
+def test_scatters_of_parts_add_up() -> None:
+    data, same, needs = wide(301), wide(301), frozenset(["scatter", "unit_scatter"])
+    stays = (data.predictions != 1).numpy()
+    parts = [data[np.flatnonzero(rows)] for rows in (stays, ~stays)]
+    data.add_scatters(needs, *parts)
+    for found, alone in ((data, same), (parts[0], same[np.flatnonzero(stays)])):
+        for name, wanted in Moments.of(alone, needs).parts.items():
             assert found.moments(needs).parts[name] == pytest.approx(wanted, rel=1e-5, abs=1e-5 * np.abs(wanted).max())
 
 

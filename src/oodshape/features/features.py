@@ -21,7 +21,7 @@ from oodshape.features.chunks import RowSubset, as_tensor, check_finite
 from oodshape.features.extraction import Extraction
 from oodshape.features.feature_stats import FeatureStats, RunningStats, interpolate
 from oodshape.features.kernels import bracket, interval_sums
-from oodshape.features.moments import SCATTERS, Moments, RemainingClasses, RunningMoments
+from oodshape.features.moments import SCATTERS, Moments, RunningMoments
 from oodshape.features.sum_kernels import add_columns
 from oodshape.features.tensor_batches import ExtractedTensors, extract_tensors
 from oodshape.images import identity
@@ -478,46 +478,21 @@ class Features:
             self._interval_sums[grid] = total[1:-1]
         return self._interval_sums[grid]
 
-    def moments(
-        self, needs: frozenset[str], *, stats: bool = True, remaining: RemainingClasses | None = None
-    ) -> Moments:
+    def moments(self, needs: frozenset[str], *, stats: bool = True) -> Moments:
         """Collect the sums that some methods need besides `stats`, in one pass; they are kept.
 
         Args:
             needs: Names of the statistics.
             stats: Collect `FeatureStats` in the same pass if they are not known.
-            remaining: Sums behind a smaller head, collected in the same pass.
 
         Returns:
             The sums.
         """
         known = frozenset() if self._moments is None else frozenset(self._moments.parts)
         if self._moments is None or needs - known:
-            more = self._collected(needs - known, stats=stats, remaining=remaining)
+            more = self._collected(needs - known, stats=stats)
             self._moments = more if self._moments is None else self._moments.combine(more)
         return self._moments
-
-    def split_classes(self, left_out: NDArray[np.bool_], needs: frozenset[str]) -> tuple[Features, Features] | None:
-        """Split rows by the predicted class, and collect sums of all in one pass, scatters as sums of both parts'.
-
-        Args:
-            left_out: [C] whether a class is left out of the head.
-            needs: Names of the statistics.
-
-        Returns:
-            The rows of the other classes, behind the smaller head, and the rest; None if either has none.
-        """
-        remaining = RemainingClasses(needs, self.head, left_out)
-        self.moments(needs - SCATTERS.keys(), remaining=remaining)
-        gone = left_out[self.predictions.cpu().numpy()]
-        if gone.all() or not gone.any():
-            return None
-        stay, rest = self[np.flatnonzero(~gone)].with_head(remaining.head), self[np.flatnonzero(gone)]
-        if len(remaining.predictions) == len(stay):
-            stay._predictions = remaining.predictions
-            stay._moments = Moments(remaining.head.fingerprint, len(stay), dict(remaining.totals))
-        self.add_scatters(needs, stay, rest)
-        return stay, rest
 
     def add_scatters(self, needs: frozenset[str], *parts: Features) -> None:
         """Collect scatters as the sum of those of parts, which split these rows and keep theirs.
@@ -541,12 +516,11 @@ class Features:
             total = reduce(add, (moments.only(scatters, self.head) for moments in kept))
             self._moments = total if self._moments is None else self._moments.combine(total)
 
-    def _collected(self, needs: frozenset[str], *, stats: bool, remaining: RemainingClasses | None) -> Moments:
+    def _collected(self, needs: frozenset[str], *, stats: bool) -> Moments:
         """Moments of the features, and where they are not known on the way the statistics, or the sums alone."""
         if self._stats is not None or not needs:
             return Moments.of(self, needs)
         moments = RunningMoments(self, needs)
-        moments.remaining = remaining
         statistics = RunningStats(self.head, len(self), half=self.half) if stats else None
         sums = np.zeros(self.width) if statistics is None and needs & ABOUT_MEANS else None
         headless = statistics is None and needs <= WITHOUT_CLASSES

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
 from itertools import pairwise
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import torch
@@ -17,11 +17,14 @@ from torch import Tensor
 
 from oodshape.core.errors import InputError, unknown
 from oodshape.core.values import AtLeast, check_fields, check_sizes, freeze_array
-from oodshape.features.chunks import Chunked, check_finite
+from oodshape.features.chunks import check_finite
 from oodshape.features.kernels import TINY, normalise_rows
 from oodshape.features.sum_kernels import Scatter, add_by_class, add_sorted, add_squares, merge_scatters, row_lengths
 from oodshape.images import identity
-from oodshape.networks.head import Head, drop_classes
+from oodshape.networks.head import Head
+
+if TYPE_CHECKING:
+    from oodshape.features.features import Features
 
 Array = NDArray[Any]
 BANK = 5000  # images that a bank keeps at most
@@ -167,7 +170,6 @@ SUMS: dict[str, Callable[[FeatureRows, Array], None]] = {
     Statistic.RIGHT_SUMS: lambda rows, total: _add_by_label(rows, rows.right, total),
     Statistic.LABEL_SURPRISE: _add_surprise,
 }
-LOGIT_SUMS = frozenset([Statistic.COUNTS, Statistic.SOFTMAX_SUMS, Statistic.ENERGY])  # look at no features
 BY_LABEL = frozenset(part for part in Statistic if part.startswith(("label", "unit_label", "right")))
 
 
@@ -277,7 +279,7 @@ class Moments:
             raise InputError(f"the counts of classes add up to {counts.sum():g}, there are {self.n} images")
 
     @classmethod
-    def of(cls, features: Chunked, needs: frozenset[str], *, exact: bool = False) -> Moments:
+    def of(cls, features: Features, needs: frozenset[str], *, exact: bool = False) -> Moments:
         """Collect statistics in one pass.
 
         Args:
@@ -421,34 +423,14 @@ def _form(name: str) -> tuple[str, str]:
     return part.axes, "float32 float16" if part is Statistic.BANK else "float64"  # a bank is as the features are
 
 
-class RemainingClasses:
-    """Rows whose class is not left out, behind the head without the others: its logits need no product of their own."""
-
-    def __init__(self, names: frozenset[str], head: Head, left_out: NDArray[np.bool_]) -> None:
-        self.stays, self.head = torch.from_numpy(~left_out), drop_classes(head, left_out)
-        sizes = {"C": self.head.classes, "1": 1}
-        needs = sorted(names & LOGIT_SUMS)
-        self.totals = {name: np.zeros([sizes[axis] for axis in Statistic(name).axes]) for name in needs}
-        self.predictions = torch.zeros(0, dtype=torch.int64)
-
-    def add(self, rows: FeatureRows) -> None:
-        """Add those of the rows that stay."""
-        logits = rows.logits[self.stays[rows.classes]][:, self.stays]
-        classes = logits.argmax(dim=1)
-        for name, total in self.totals.items():
-            SUMS[name](FeatureRows(logits, classes, self.head, logits), total)
-        self.predictions = torch.cat([self.predictions, classes])
-
-
 class RunningMoments:
     """`Moments` while they are collected."""
 
-    def __init__(self, features: Chunked, needs: frozenset[str], *, exact: bool = False) -> None:
+    def __init__(self, features: Features, needs: frozenset[str], *, exact: bool = False) -> None:
         """Zeros; `exact`: all in float64."""
         as_statistics(needs)
         head = self.head = features.head.to("cpu")
         self.n, self.labels, self.exact = len(features), features.labels, exact
-        self.remaining: RemainingClasses | None = None
         axis_sizes = {"C": head.classes, "M": head.width, "T": len(TEMPERATURES), "1": 1}
         sizes = {name: tuple(axis_sizes[axis] for axis in Statistic(name).axes) for name in sorted(needs & SUMS.keys())}
         missing = BY_LABEL if self.labels is None else frozenset()
@@ -473,8 +455,6 @@ class RunningMoments:
         rows = FeatureRows(z, classes.cpu(), self.head, known, labels, exact=self.exact)
         for name, total in self.totals.items():
             SUMS[name](rows, total)
-        if self.remaining is not None:
-            self.remaining.add(rows)
         for scatter in self.scatters.values():
             scatter.add(z)
 

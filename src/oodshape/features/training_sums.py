@@ -7,6 +7,7 @@ added.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property, reduce
 from operator import add
@@ -112,7 +113,7 @@ class TrainingSums:
             self.share,
             add_if_present(self.fitting, other.fitting),
             add_if_present(self.kept, other.kept),
-            keep_smallest(concatenate_rows([each for each in (self.selection, other.selection) if each is not None])),
+            keep_smallest(concatenate_rows([self.selection, other.selection])),
             self.labelled + other.labelled,
             self.right + other.right,
         )
@@ -146,8 +147,9 @@ def add_if_present(*each: T | None) -> T | None:
     return reduce(add, there) if there else None
 
 
-def concatenate_rows(each: list[Features]) -> Features | None:
-    """The rows of all, in their order, in memory."""
+def concatenate_rows(parts: Iterable[Features | None]) -> Features | None:
+    """The rows of all that are not None, in their order, in memory."""
+    each = [part for part in parts if part is not None]
     if len(each) < 2:
         return each[0] if each else None
     values = [torch.cat([raw for _, raw in one.chunks()]) for one in each]

@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from oodshape.core.text import facts_html
-
 
 class Verdict(NamedTuple):
     """The network's prediction for one image, and whether it is accepted as in-distribution.
@@ -33,19 +31,6 @@ class Verdict(NamedTuple):
     accepted: bool
     threshold: float  # the smallest score that is accepted for this class
     error: str = ""
-
-    def _repr_html_(self) -> str:
-        """The verdict in a notebook."""
-        if self.error:
-            return facts_html([("verdict", "rejected"), ("error", self.error)])
-        return facts_html(
-            [
-                ("verdict", "accepted as in-distribution" if self.accepted else "rejected as out-of-distribution"),
-                ("label", str(self.label)),
-                ("p-value", f"{self.p_value:.3g}"),
-                ("score", f"{self.score:.4g} (threshold {self.threshold:.4g})"),
-            ]
-        )
 
 
 NO_SCORE = Verdict(

@@ -9,6 +9,7 @@ import numpy as np
 
 from oodshape.core.errors import InputError
 from oodshape.features.features import Features
+from oodshape.features.moments import SCATTERS
 from oodshape.features.training_sums import LeftOut, Sums
 from oodshape.images import identity
 from oodshape.methods.detector import Detector, Method
@@ -93,10 +94,12 @@ def hold_out_classes(head: Head, seed: int = SEED) -> LeftOut:
 def _staying(fitting: Features | Sums, left_out: LeftOut, needs: frozenset[str]) -> tuple[Features | Sums, int]:
     """(The images of the remaining classes, behind the smaller head; the number of the others.)"""
     if isinstance(fitting, Features):
-        parts = fitting.split_classes(left_out, needs)
-        if parts is not None:
-            return parts[0], len(parts[1])
-        gone = bool(left_out[int(fitting.predictions[0])])
-        return (fitting, len(fitting)) if gone else (fitting.with_head(drop_classes(fitting.head, left_out)), 0)
+        fitting.moments(needs - SCATTERS.keys())  # predicts classes in the same pass
+        gone = left_out[fitting.predictions.cpu().numpy()]
+        if gone.all():
+            return fitting, len(fitting)
+        stay = fitting[np.flatnonzero(~gone)].with_head(drop_classes(fitting.head, left_out))
+        fitting.add_scatters(needs, stay, *([fitting[np.flatnonzero(gone)]] if gone.any() else []))
+        return stay, int(gone.sum())
     near = fitting.near
     return (fitting, len(fitting)) if near is None else (near, len(fitting) - len(near))

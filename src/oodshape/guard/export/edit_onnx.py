@@ -25,23 +25,14 @@ CHECKSUM = "oodshape_checksum"
 KEY = CHECKSUM.encode()
 HEX = 64
 START = bytes([14 << 3 | 2, 4 + len(KEY) + HEX, 1 << 3 | 2, len(KEY)]) + KEY + bytes([2 << 3 | 2, HEX])
-# The fields of each message of onnx.proto that are, or contain, tensors or the file's metadata
+# The fields of each message of onnx.proto (names without Proto) that are, or contain, tensors or the file's metadata
 MESSAGES = {
-    "ModelProto": {7: "GraphProto", 14: "StringStringEntryProto", 20: "TrainingInfoProto"},
-    "TrainingInfoProto": {1: "GraphProto", 2: "GraphProto"},
-    "GraphProto": {1: "NodeProto", 5: "TensorProto", 15: "SparseTensorProto"},
-    "NodeProto": {5: "AttributeProto"},
-    "AttributeProto": {
-        5: "TensorProto",
-        6: "GraphProto",
-        10: "TensorProto",
-        11: "GraphProto",
-        22: "SparseTensorProto",
-        23: "SparseTensorProto",
-    },
-    "SparseTensorProto": {1: "TensorProto", 2: "TensorProto"},
-    "TensorProto": {},
-    "StringStringEntryProto": {},
+    "Model": {7: "Graph", 14: "StringStringEntry", 20: "TrainingInfo"},
+    "TrainingInfo": {1: "Graph", 2: "Graph"},
+    "Graph": {1: "Node", 5: "Tensor", 15: "SparseTensor"},
+    "Node": {5: "Attribute"},
+    "Attribute": {5: "Tensor", 6: "Graph", 10: "Tensor", 11: "Graph", 22: "SparseTensor", 23: "SparseTensor"},
+    "SparseTensor": {1: "Tensor", 2: "Tensor"},
 }
 EXTERNAL_DATA, DATA_LOCATION, TENSOR_NAME, RAW_DATA = 13, 14, 8, 9  # fields of TensorProto
 FLOAT = 1  # TensorProto.DataType
@@ -81,27 +72,26 @@ def check_model_fields(model: bytes) -> None:
     Runtimes have read files outside of the model's folder. They inline functions, which makes a graph of any size of a
     few of them. Of two values, some take the first and some the last.
     """
-    left, count, keys = [("ModelProto", 0, len(model))], 0, set[bytes]()
+    left, count, keys = [("Model", 0, len(model))], 0, set[bytes]()
     while left:
         message, start, end = left.pop()
         for field in _fields(model, start, end):
             count += 1
             if count > MOST_FIELDS:
                 raise InputError(f"its graph has more than {MOST_FIELDS:,} fields")
-            if message == "ModelProto" and field.number == FUNCTIONS:
-                raise InputError(
-                    "its graph has local functions, which `oodshape export` does not write; export it again"
-                )
+            if message == "Model" and field.number == FUNCTIONS:
+                raise InputError("its graph has local functions, which export does not write; export it again")
             external = field.number == EXTERNAL_DATA or (field.number == DATA_LOCATION and field.value)
-            if message == "TensorProto" and external:
+            if message == "Tensor" and external:
                 raise InputError("its graph refers to data in another file, which is not read; export it again")
-            if message == "StringStringEntryProto" and field.number == 1:
+            if message == "StringStringEntry" and field.number == 1:
                 key = model[field.inside : field.end]
                 if key in keys - {KEY}:
                     raise InputError("its metadata has two values of one key; export it again")
                 keys.add(key)
-            if field.wire == 2 and field.number in MESSAGES[message]:
-                left.append((MESSAGES[message][field.number], field.inside, field.end))
+            inner = MESSAGES.get(message, {}).get(field.number)
+            if field.wire == 2 and inner is not None:
+                left.append((inner, field.inside, field.end))
 
 
 def replace_threshold(sealed: bytes, threshold: NDArray[np.float32], metadata: Mapping[str, str]) -> bytes:

@@ -9,8 +9,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import reduce
-from operator import add
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -183,15 +181,13 @@ def _held(identities: identity.Keys, made: Made) -> np.ndarray[Any, np.dtype[np.
 def merge_parts(parts: list[Collected]) -> Collected:
     """All parts as one; their order does not matter."""
     parts = sorted(parts, key=lambda part: part.made.shard)
-    rows = sums.concatenate_rows([part.rows for part in parts if part.rows is not None])
-    summed = [part.summed for part in parts if part.summed is not None]
-    held_out = [part.held_out for part in parts if part.held_out is not None]
-    if rows is not None and (summed or len(rows) > MANY):
+    rows = sums.concatenate_rows(part.rows for part in parts)
+    summed, held_out = [part.summed for part in parts], [part.held_out for part in parts]
+    if rows is not None and (any(each is not None for each in summed) or len(rows) > MANY):
         more, held = _split_rows(rows, parts[0].made)
-        summed += [] if more is None else [more]
-        held_out, rows = [*held_out, *([] if held is None else [held])], None
-    proxy = sums.concatenate_rows([part.proxy for part in parts if part.proxy is not None])
-    if proxy is not None and summed:  # small parts keep those of images that turn out to be held out
+        summed, held_out, rows = [*summed, more], [*held_out, held], None
+    total, proxy = sums.add_if_present(*summed), sums.concatenate_rows(part.proxy for part in parts)
+    if proxy is not None and total is not None:  # small parts keep those of images that turn out to be held out
         fitting = np.flatnonzero(~_held(proxy.identities, parts[0].made))
         proxy = proxy[fitting] if len(fitting) else None
     made = replace(parts[0].made, shard=1, shards=1, version=oodshape.__version__)
@@ -199,7 +195,7 @@ def merge_parts(parts: list[Collected]) -> Collected:
     return Collected(
         made,
         rows,
-        reduce(add, summed) if summed else None,
+        total,
         sums.concatenate_rows(held_out),
         proxy,
         None,
