@@ -222,8 +222,9 @@ def test_an_archive_gives_what_the_network_gives(tmp_path: Path) -> None:
     torch.testing.assert_close(ours.features, theirs.features)
     assert ours.head.fingerprint == theirs.head.fingerprint
     assert len(source.classifier(IMAGES[:1])) == 1
-    with pytest.raises(InputError, match="leave weights"):
-        open_model(path, weights="w.safetensors", trust_code=True)
+    for weights, head in (("w.safetensors", None), (None, "fc")):
+        with pytest.raises(InputError, match="leave weights, num_classes and head out; .* returns the logits alone"):
+            open_model(path, weights=weights, head=head, trust_code=True)
 
 
 def test_an_archive_for_one_batch_size_says_how_to_export(tmp_path: Path) -> None:

@@ -315,7 +315,8 @@ def only_logits(output: Any, n: int) -> Tensor:
         shapes = " and ".join(str(list(each.shape)) for each in found)
         raise InputError(
             f"the network returns {len(found)} tensors, {shapes}: which one are the logits? Name the layer that gives "
-            'them with head="..." (`oodshape fit --head ...`), or wrap the network so that it returns them alone'
+            'them with head="..." (`oodshape fit --head ...`), or wrap the network so that it returns them alone; for '
+            "a .pt2 archive, export such a network"
         )
     if sum(size > 1 for size in found[0].shape[1:]) > 1:
         raise InputError(
