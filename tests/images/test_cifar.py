@@ -126,7 +126,7 @@ def test_svhn_refuses_other_contents(tmp_path: Path) -> None:
         ({"X": np.zeros((32, 32, 3, 2)), "y": [[1], [2]]}, "X must be uint8"),
         ({"X": np.zeros((32, 32, 3, 2), np.uint8), "y": [[1]]}, "X holds 2 images, y 1 labels"),
         ({"X": np.zeros((32, 32, 3, 2), np.uint8), "y": [[1], [11]]}, "labels 1..10"),
-        ({"X": np.zeros((32, 32, 3, 2), np.uint8)}, "X and y cannot be read"),
+        ({"X": np.zeros((32, 32, 3, 2), np.uint8)}, "it holds no y"),
     ):
         savemat(path, content)
         with pytest.raises(InputError, match=message):
@@ -157,10 +157,12 @@ def test_mnist_errors(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="it begins 00000803, not 00000801"):
         read_mnist(tmp_path)
     images.write_bytes(images.read_bytes() + b"\0")
-    with pytest.raises(InputError, match=r"is damaged: 1585 bytes, but needs 1584 bytes for \[2, 28, 28\]"):
+    with pytest.raises(
+        InputError, match=r"damaged .*1569 bytes or more of values, \[2, 28, 28\] needs 1568.*; delete it"
+    ):
         read_mnist(tmp_path)
     images.write_bytes(bytes([0, 0, 8, 3]) + b"\xff" * 12)  # sizes whose product overflows 64 bits
-    with pytest.raises(InputError, match="is damaged: 16 bytes"):
+    with pytest.raises(InputError, match="has 16 bytes and inflates to .* over the limit"):
         read_mnist(tmp_path)
 
 
@@ -252,7 +254,7 @@ def test_what_is_no_array_of_numbers_is_named(tmp_path: Path) -> None:
 )
 def test_a_file_of_another_version_is_named(tmp_path: Path, head: bytes, message: str) -> None:
     (tmp_path / "test_32x32.mat").write_bytes(head)
-    with pytest.raises(InputError, match=rf"test_32x32\.mat is damaged or no SVHN file: .*{message}.*download it"):
+    with pytest.raises(InputError, match=rf"test_32x32\.mat is damaged .*{message}.*download it"):
         read_svhn(tmp_path)
 
 

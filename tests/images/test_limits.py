@@ -118,7 +118,7 @@ def test_a_gzip_bomb_is_not_inflated(tmp_path: Path) -> None:
         read_idx(tmp_path / "bomb.gz", 3)
     images = np.zeros((40, 8, 8), np.uint8)
     (tmp_path / "long.gz").write_bytes(gzip.compress(idx(images) + bytes(1 << 24)))
-    with pytest.raises(InputError, match=r"long\.gz is damaged: 2577 bytes, but needs 2576"):
+    with pytest.raises(InputError, match=r"long\.gz is damaged .*2561 bytes or more of values, .* needs 2560"):
         read_idx(tmp_path / "long.gz", 3)  # no more than a byte over what it announces is looked at
     (tmp_path / "ours.gz").write_bytes(gzip.compress(idx(images)))
     Limits(inflated=2559).use()

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from oodshape.core.errors import InputError
 from oodshape.networks.classifier import LARGE
 from oodshape.networks.head import TINY, Head
-from oodshape.networks.linear_maps import InputCapture, find_logits, list_outputs
+from oodshape.networks.linear_maps import InputCapture, list_outputs
 
 
 class LayerCapture(nn.Linear):
@@ -32,7 +32,7 @@ class LayerCapture(nn.Linear):
 
     def read(self, net: nn.Module, images: Tensor) -> Tensor:
         """Return [N, M]: the features that reach the head of `net`, which contains this layer."""
-        features = find_logits(net(images)).flatten(1)
+        features = list_outputs(net(images))[0].flatten(1)
         if features.shape[1] != self.in_features:
             raise InputError(
                 f"behind its head the network expects logits: it gives {features.shape[1]} values of "
@@ -52,7 +52,7 @@ class LayerCapture(nn.Linear):
 
         own = next(module for module in net.modules() if isinstance(module, LayerCapture))
         own.register_forward_hook(logits)
-        whole = find_logits(net(images.clone()))
+        whole = list_outputs(net(images.clone()))[0]
         return [whole], seen[0].reshape(len(images), -1) if len(seen) == 1 else whole.new_empty(0)
 
 

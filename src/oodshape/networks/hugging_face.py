@@ -74,7 +74,7 @@ def from_hugging_face(
 
 def read_processor(processor: Any) -> Preprocessing:
     """Convert a processor to a Preprocessing, and check it against the processor's output for a picture."""
-    said = {name: getattr(processor, name, None) for name in ("resample", "rescale_factor", "crop_pct")}
+    resample, crop_pct = getattr(processor, "resample", None), getattr(processor, "crop_pct", None)
     size, crop = (dict(getattr(processor, each, None) or {}) for each in ("size", "crop_size"))
     normal = getattr(processor, "do_normalize", True)
     mean, std = (
@@ -87,11 +87,11 @@ def read_processor(processor: Any) -> Preprocessing:
     side = None
     if getattr(processor, "do_center_crop", False) and crop:
         side = crop.get("height")
-    elif isinstance(resize, int) and said["crop_pct"]:  # ConvNeXt: a larger resize, then a crop of that size
-        resize, side = (resize, resize) if resize >= 384 else int(resize / said["crop_pct"]), resize
+    elif isinstance(resize, int) and crop_pct:  # ConvNeXt: a larger resize, then a crop of that size
+        resize, side = (resize, resize) if resize >= 384 else int(resize / crop_pct), resize
         side = None if isinstance(resize, tuple) else side
     filters = {int(value): name for name, value in FILTERS.items()}
-    number = int(said["resample"] if said["resample"] is not None else PIL.Image.Resampling.BILINEAR)
+    number = int(PIL.Image.Resampling.BILINEAR if resample is None else resample)
     how = filters.get(number, f"resample={number}")
     try:
         made = Preprocessing(mean, std, resize, side, how)  # type: ignore[arg-type]

@@ -150,12 +150,14 @@ def _all(value: Any, wanted: int) -> bool:
 
 def _scaled(call: MapCall, by: Any, first: bool) -> MapCall | None:
     by = _number(by)
-    return None if by is None else replace(call, weight=call.weight * by, bias=_times(call.bias, by))
+    if by is None:
+        return None
+    return replace(call, weight=call.weight * by, bias=None if call.bias is None else call.bias * by)
 
 
 def _divided(call: MapCall, by: Any, first: bool) -> MapCall | None:
     by = _number(by)
-    return None if by is None or not first else replace(call, weight=call.weight / by, bias=_times(call.bias, 1 / by))
+    return _scaled(call, 1 / by, first) if by is not None and first else None
 
 
 def _moved(call: MapCall, by: Any, first: bool) -> MapCall | None:
@@ -169,10 +171,6 @@ def _number(value: Any) -> Any:
     if isinstance(value, Tensor):
         return value.detach().reshape(()) if value.numel() == 1 and value.ndim < 2 else None
     return value if isinstance(value, (int, float)) else None
-
-
-def _times(bias: Tensor | None, by: Any) -> Tensor | None:
-    return None if bias is None else bias * by
 
 
 _MAPS: dict[Any, Callable[..., Any]] = {
@@ -330,19 +328,13 @@ def _is_softmax(values: Tensor, logits: Tensor) -> bool:
     return logits.ndim == 2 and torch.allclose(values.float(), logits.float().softmax(dim=1), atol=1e-5)
 
 
-def find_logits(output: Any) -> Tensor:
-    """The tensor of logits in a network's output: the first that it may be."""
-    return list_outputs(output)[0]
-
-
 def check_logits(logits: Tensor, n: int) -> Tensor:
     """[N, C] logits, one row per image and none larger than `HUGE`, or an error."""
     if logits.numel() == 0 or (n > 1 and logits.shape[:1] != (n,)):
         raise InputError(f"the network must return one row of logits per image ({n}), got {list(logits.shape)}")
     logits = logits.reshape(n, -1)
-    if logits.is_meta:  # has no values to look at
-        return logits
-    check_net_input(logits, "logits")
+    if not logits.is_meta:  # which has no values to look at
+        check_net_input(logits, "logits")
     return logits
 
 

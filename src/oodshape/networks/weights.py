@@ -7,10 +7,8 @@ import lzma
 import pickle
 import pickletools
 import re
-import struct
 import tarfile
 import zipfile
-import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
@@ -19,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from oodshape.core.errors import InputError
-from oodshape.core.files import one_line, reading
+from oodshape.core.files import DAMAGE, one_line, reading
 from oodshape.images.decode.limits import Limits, read_limited_npz
 
 MOST_HEADER = 8 << 20  # bytes of a safetensors file, some 100,000 tensors: each costs time and memory
@@ -33,11 +31,7 @@ JAX = {"MixerBlock_": "blocks.", "LayerNorm_0": "norm1", "LayerNorm_1": "norm2",
 JAX |= {"channel_mixing": "mlp_channels", "Dense_0": "fc1", "Dense_1": "fc2", "stem": "stem.proj"}
 JAX |= {"pre_head_layer_norm": "norm", "kernel": "weight", "scale": "weight", "/": "."}
 LONGEST = 1000  # letters of a name that a file asks for; torch's own message takes their square in time
-# what a damaged, encrypted or foreign archive leads to
-BROKEN = (
-    *(zipfile.BadZipFile, OSError, ValueError, struct.error, RuntimeError, EOFError),
-    *(zlib.error, lzma.LZMAError),
-)
+BROKEN = (*DAMAGE, OSError, lzma.LZMAError)  # what a damaged, encrypted or foreign archive leads to
 
 
 def load_weights(net: nn.Module, path: str | Path) -> None:
@@ -54,12 +48,9 @@ def load_weights(net: nn.Module, path: str | Path) -> None:
     wrong = [name for name in wanted if name in weights and not _fits(weights[name], wanted[name])]
     if missing or unexpected or wrong:
         shapes = [f"{name} {_said(weights[name])}, here {_said(wanted[name])}" for name in wrong]
-        lists = (
-            _first("missing in the file", missing),
-            _first("unknown to the network", unexpected),
-            _first("of another shape or type", shapes),
-        )
-        found = "; ".join(part for part in lists if part)
+        lists = {"missing in the file": missing, "unknown to the network": unexpected}
+        lists |= {"of another shape or type": shapes}
+        found = "; ".join(_first(what, names) for what, names in lists.items() if names)
         hint = _hint(weights, wanted, wrong, matched=len(weights) - len(unexpected))
         raise InputError(f"{path} does not fit {type(net).__name__}: {one_line(found, 1000)}. {hint}")
     kept = {name: value for name, value in wanted.items() if name not in weights}
@@ -90,9 +81,8 @@ def read_weights(path: str | Path) -> dict[str, Tensor]:
     for _ in range(10):  # a wrapper may contain itself
         inner = [content.get(key) for key in WRAPPERS] if isinstance(content, Mapping) else []
         content = next((each for each in inner if isinstance(each, Mapping)), content)
-    tensors = {}
-    if isinstance(content, Mapping):
-        tensors = {str(name): value for name, value in content.items() if isinstance(value, Tensor)}
+    named = content.items() if isinstance(content, Mapping) else ()
+    tensors = {str(name): value for name, value in named if isinstance(value, Tensor)}
     # a tensor with a stride of 0, or a sparse one, has any size in a file of a few bytes
     claimed = sum(value.numel() * value.element_size() for value in tensors.values())
     Limits.now().check_inflated(path, claimed, path.stat().st_size)
@@ -224,18 +214,15 @@ def _renamed(weights: dict[str, Tensor], wanted: dict[str, Tensor], path: str | 
 
 def _own_name(name: str, wanted: dict[str, Tensor]) -> str:
     """The network's name for a weight, or the name itself."""
-    short = name
-    while len(name) <= LONGEST:  # each prefix copies the name
+    short: str | None = name if len(name) <= LONGEST else None  # each prefix copies the name
+    while short is not None:
         new = short
         for old, now in RENAMED:
             new = new.replace(old, now)
         for candidate in (short, new):
             if candidate in wanted:
                 return candidate
-        prefix = next((prefix for prefix in PREFIXES if short.startswith(prefix)), None)
-        if prefix is None:
-            break
-        short = short.removeprefix(prefix)
+        short = next((short.removeprefix(prefix) for prefix in PREFIXES if short.startswith(prefix)), None)
     return name
 
 
@@ -255,8 +242,8 @@ def _said(value: Tensor) -> str:
 
 
 def _first(what: str, names: list[str]) -> str:
-    """The count and the first three of some names; nothing for none."""
-    return f"{len(names)} {what} ({', '.join(names[:3])}{', ...' if len(names) > 3 else ''})" if names else ""
+    """The count and the first three of some names."""
+    return f"{len(names)} {what} ({', '.join(names[:3])}{', ...' if len(names) > 3 else ''})"
 
 
 def _hint(weights: dict[str, Tensor], wanted: dict[str, Tensor], wrong: list[str], *, matched: int) -> str:

@@ -16,16 +16,10 @@ from typing import Literal, cast
 
 from oodshape.core.errors import InputError
 from oodshape.core.files import reading
+from oodshape.images.datasets import imagenet
 from oodshape.images.datasets.cifar_mnist_svhn import read_cifar, read_mnist, read_svhn
 from oodshape.images.datasets.digits import load_digits_sets
 from oodshape.images.datasets.download_sources import Download, describe_sources, list_sources
-from oodshape.images.datasets.imagenet import (
-    imagenet_parquet,
-    imagenet_train_tar,
-    imagenet_v2,
-    imagenet_val,
-    imagenet_val_tar,
-)
 from oodshape.images.decode.limits import read_limited_npz
 from oodshape.images.sources.image_files import ImageFolder, ImageList
 from oodshape.images.sources.image_set import ArraySet, ImageSet
@@ -181,13 +175,13 @@ READERS: dict[str, DatasetReader] = {
     "folder": ImageFolder,
     "mnist": read_mnist,
     "svhn": read_svhn,
-    "imagenet-val": imagenet_val,
-    "imagenet-val.tar": imagenet_val_tar,
-    "imagenet-train.tar": imagenet_train_tar,
-    "imagenet-train.parquet": partial(imagenet_parquet, files="train-*.parquet"),
-    "imagenet-validation.parquet": partial(imagenet_parquet, files="validation-*.parquet"),
-    "imagenet-v2-train": partial(imagenet_v2, part="train"),
-    "imagenet-v2-test": partial(imagenet_v2, part="test"),
+    "imagenet-val": imagenet.imagenet_val,
+    "imagenet-val.tar": imagenet.imagenet_val_tar,
+    "imagenet-train.tar": imagenet.imagenet_train_tar,
+    "imagenet-train.parquet": partial(imagenet.imagenet_parquet, files="train-*.parquet"),
+    "imagenet-validation.parquet": partial(imagenet.imagenet_parquet, files="validation-*.parquet"),
+    "imagenet-v2-train": partial(imagenet.imagenet_v2, part="train"),
+    "imagenet-v2-test": partial(imagenet.imagenet_v2, part="test"),
     "cifar10-train": partial(read_cifar, kind=10, train=True),
     "cifar10-test": partial(read_cifar, kind=10, train=False),
     "cifar100-train": partial(read_cifar, kind=100, train=True),

@@ -6,9 +6,9 @@ Damaged and forged files end in one clear error; the pickles of CIFAR's python a
 from __future__ import annotations
 
 import gzip
-import io
 import math
 import pickle
+import struct
 from io import BytesIO
 from pathlib import Path
 from typing import Any, Literal
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from oodshape.core.errors import InputError
 from oodshape.core.files import reading
-from oodshape.images.datasets.matlab import DamagedMatlab, read_arrays
+from oodshape.images.datasets.matlab import read_arrays
 from oodshape.images.decode.limits import Limits
 from oodshape.images.sources.image_set import ArraySet
 
@@ -79,8 +79,7 @@ def _from_binary(content: bytes, kind: int) -> Records:
     heads = 1 if kind == 10 else 2
     size = heads + PIXELS
     if not content or len(content) % size:
-        again = AGAIN.format(f"cifar-{kind}")
-        raise InputError(f"it is truncated: {len(content)} bytes, no whole number of records of {size} bytes; {again}")
+        raise ValueError(f"truncated: {len(content)} bytes, no whole number of records of {size} bytes")
     records = np.frombuffer(content, np.uint8).reshape(-1, size)
     return records[:, heads:], records[:, heads - 1].astype(np.int64)
 
@@ -174,39 +173,23 @@ def read_mnist(root: str | Path, *, name: str = "mnist") -> ArraySet:
 
 
 def read_idx(path: Path, dims: int) -> NDArray[np.uint8]:
-    """A uint8 array of `dims` dimensions from an IDX file: magic number, sizes (big-endian), values."""
-    with reading(path, AGAIN.format("mnist")):
-        data = path.read_bytes()
-        if data[:2] == b"\x1f\x8b":
-            data = _inflated(path, data, dims)
-    magic, header = _magic(dims), 4 + 4 * dims
-    if data[:4] != magic[: len(data)]:
-        raise InputError(f"{path} is no IDX file of {dims} dimensions: it begins {data[:4].hex()}, not {magic.hex()}")
-    shape = _sizes(data[:header])
-    size = header + math.prod(shape)
-    if len(data) < header or len(data) != size:
-        wanted = f"{size} bytes for {shape}" if len(data) >= header else f"a header of {header} bytes"
-        raise InputError(f"{path} is damaged: {len(data)} bytes, but needs {wanted}; {AGAIN.format('mnist')}")
-    return np.frombuffer(data, np.uint8, offset=header).reshape(shape)
-
-
-def _inflated(path: Path, data: bytes, dims: int) -> bytes:
-    """The content of a gzipped file: as much as its header announces, where that is within the limits."""
-    with gzip.GzipFile(fileobj=io.BytesIO(data)) as file:
-        header = file.read(4 + 4 * dims)
-        if header[:4] != _magic(dims):
-            return header
-        announced = math.prod(_sizes(header))
-        Limits.now().check_inflated(path, announced, len(data))
-        return header + file.read(announced + 1)  # one more tells a file that is too long
-
-
-def _magic(dims: int) -> bytes:
-    return bytes([0, 0, 8, dims])
-
-
-def _sizes(header: bytes) -> list[int]:
-    return [int.from_bytes(header[at : at + 4], "big") for at in range(4, len(header), 4)]
+    """A uint8 array of `dims` dimensions from an IDX file, gzipped or not: magic number, sizes (big-endian), values."""
+    magic = bytes([0, 0, 8, dims])
+    with reading(path, AGAIN.format("mnist")), path.open("rb") as file:
+        is_packed = file.read(2) == b"\x1f\x8b"
+        file.seek(0)
+        stream = gzip.GzipFile(fileobj=file) if is_packed else file
+        header = stream.read(4 + 4 * dims)
+        if header[:4] != magic:
+            begin = header[:4].hex()
+            raise InputError(f"{path} is no IDX file of {dims} dimensions: it begins {begin}, not {magic.hex()}")
+        shape = struct.unpack(f">{dims}I", header[4:])
+        size = math.prod(shape)
+        Limits.now().check_inflated(path, size, path.stat().st_size)
+        values = stream.read(size + 1)  # one more tells a file that is too long
+        if len(values) != size:
+            raise ValueError(f"{len(values)} bytes or more of values, {list(shape)} needs {size}")
+        return np.frombuffer(values, np.uint8).reshape(shape)
 
 
 def _find_idx(root: Path, what: str, dims: int) -> Path:
@@ -225,11 +208,7 @@ def read_svhn(root: str | Path, *, name: str = "svhn") -> ArraySet:
     if not path.is_file():
         raise InputError(f"no SVHN at {path}; download it: oodshape data get svhn")
     with reading(path, AGAIN.format("svhn")):
-        try:
-            content = read_arrays(path, ["X", "y"])
-        except DamagedMatlab as error:
-            again = AGAIN.format("svhn")
-            raise InputError(f"{path} is damaged or no SVHN file: X and y cannot be read ({error}); {again}") from None
+        content = read_arrays(path, ["X", "y"])
         images, labels = content["X"], content["y"].ravel()
         if images.dtype != np.uint8 or images.ndim != 4 or images.shape[:3] != (32, 32, 3):
             raise InputError(f"{path}: X must be uint8 [32, 32, 3, N], got {images.dtype}{list(images.shape)}")

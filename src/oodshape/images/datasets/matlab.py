@@ -19,7 +19,6 @@ from typing import Any, BinaryIO, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from oodshape.core.errors import InputError
 from oodshape.images.decode.limits import Limits
 
 HEADER = 128
@@ -33,8 +32,8 @@ KINDS = {1: "a cell array", 2: "a struct", 3: "an object", 4: "text", 5: "a spar
 Cell = NDArray[Any] | str
 
 
-class DamagedMatlab(InputError):
-    """The file is damaged; the caller adds its name."""
+class DamagedMatlab(ValueError):
+    """The file is damaged; `reading` adds its name and the way out."""
 
 
 def read_arrays(path: Path, names: Sequence[str]) -> dict[str, NDArray[Any]]:
