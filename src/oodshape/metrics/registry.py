@@ -219,15 +219,12 @@ def measure(
     sets = {
         ood: {name: _estimate(points[ood][name], drawn[ood].get(name), level) for name in points[ood]} for ood in points
     }
-    everywhere = [name for name in METRICS if all(name in found for found in points.values())]
-    means = {
-        name: _estimate(
-            float(np.mean([found[name] for found in points.values()])),
-            np.mean([found[name] for found in drawn.values()], axis=0) if METRICS[name].interval else None,
-            level,
-        )
-        for name in everywhere
-    }
+    means = {}
+    for name in METRICS:
+        if all(name in found for found in points.values()):
+            mean = float(np.mean([found[name] for found in points.values()]))
+            resampled = [found[name] for found in drawn.values() if name in found]
+            means[name] = _estimate(mean, np.mean(resampled, axis=0) if resampled else None, level)
     return sets, means
 
 

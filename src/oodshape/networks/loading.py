@@ -255,13 +255,8 @@ def _from_torchvision(name: str, weights: Path | None, num_classes: int | None) 
     make = partial(models.get_model, name)
     net = _filled(f"torchvision:{name}", make, {"weights": chosen}, {"weights": None}, weights, num_classes)
     way = chosen.transforms()
-    native = Preprocessing(
-        tuple(way.mean),
-        tuple(way.std),
-        way.resize_size[0],
-        way.crop_size[0],
-        str(way.interpolation.value),  # type: ignore[arg-type]
-    )
+    how: Any = way.interpolation.value
+    native = Preprocessing(tuple(way.mean), tuple(way.std), way.resize_size[0], way.crop_size[0], how)
     same = weights is None or chosen.url.endswith(f"/{weights.name}")
     return net, native, tuple(chosen.meta["categories"]) if same else ()
 

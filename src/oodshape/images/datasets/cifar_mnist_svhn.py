@@ -26,10 +26,7 @@ Records = tuple[NDArray[np.uint8], NDArray[np.int64]]  # [N, 3072] pixels, chann
 
 AGAIN = "delete it and download it again: oodshape data get {}"
 PIXELS = 3 * 32 * 32
-LAYOUTS: dict[int, tuple[str, str]] = {
-    10: ("cifar-10-batches-bin", "cifar-10-batches-py"),
-    100: ("cifar-100-binary", "cifar-100-python"),
-}
+LAYOUTS = {10: ("cifar-10-batches-bin", "cifar-10-batches-py"), 100: ("cifar-100-binary", "cifar-100-python")}
 
 
 def read_cifar(root: str | Path, kind: Literal[10, 100] = 10, *, train: bool, name: str | None = None) -> ArraySet:

@@ -38,11 +38,9 @@ class NoiseSet:
     truncated: bool = False
 
     def __post_init__(self) -> None:
-        """Refuse unknown noise and empty sets."""
+        """Refuse unknown noise."""
         if self.name not in KINDS:
             raise InputError(f"noise must be one of {', '.join(KINDS)}, got {self.name!r}")
-        if self.n < 1:
-            raise InputError(f"the number of noise images must be at least 1, got {self.n}")
 
     @property
     def labels(self) -> NDArray[np.int64]:

@@ -6,7 +6,7 @@ import io
 import math
 from base64 import b64encode
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 import PIL.Image
@@ -25,13 +25,8 @@ if TYPE_CHECKING:  # a service prepares images without it
 Interpolation = Literal["bilinear", "bicubic", "nearest", "lanczos", "box", "hamming"]
 Resize = int | tuple[int, int]  # the shorter side, or (height, width)
 LARGEST_INPUT = 1 << 24  # pixels that a network takes: 4096 x 4096
-FILTERS = {
-    "bilinear": PIL.Image.Resampling.BILINEAR,
-    "bicubic": PIL.Image.Resampling.BICUBIC,
-    "nearest": PIL.Image.Resampling.NEAREST,
-    "lanczos": PIL.Image.Resampling.LANCZOS,
-    "box": PIL.Image.Resampling.BOX,
-    "hamming": PIL.Image.Resampling.HAMMING,
+FILTERS: dict[str, PIL.Image.Resampling] = {
+    name: PIL.Image.Resampling[name.upper()] for name in get_args(Interpolation)
 }
 
 
@@ -252,11 +247,8 @@ def as_picture(image: Image) -> PIL.Image.Image:
     array = np.asarray(image)
     if array.dtype == np.uint8 and array.ndim == 3 and array.shape[2] == 1:
         array = array[:, :, 0]
-    if (
-        array.dtype != np.uint8
-        or not (array.ndim == 2 or (array.ndim == 3 and array.shape[2] == 3))
-        or 0 in array.shape
-    ):
+    colour = array.ndim == 3 and array.shape[2] == 3
+    if array.dtype != np.uint8 or not (array.ndim == 2 or colour) or 0 in array.shape:
         raise InputError(f"an image is a PIL image, or uint8 [H, W] or [H, W, 3], got {array.dtype}{list(array.shape)}")
     return PIL.Image.fromarray(array)
 

@@ -29,7 +29,6 @@ PACKED = (".tar.gz", ".tgz", ".tar.zst", ".tar.xz", ".tar.bz2")
 BLOCK = tarfile.BLOCKSIZE  # an archive ends with blocks of zeros
 FORGET = 256  # members after which the reader's own list of them is dropped
 COLUMN = "image"
-SIZES = ("total_uncompressed_size", "total_compressed_size")
 LABEL = "label"
 RUN = 32  # rows that are read together
 LARGE_RUN = 1 << 26  # bytes that they may have; rows that may be larger are read one by one
@@ -205,18 +204,9 @@ class ParquetImages(ArchivedImages):
         """Refuse a row group whose images, or whose number of rows, would take far more memory than it has bytes."""
         for number in range(metadata.num_row_groups):
             chunks = _chunks(metadata.row_group(number), self.column)
-            inflated, stored = (sum(getattr(each, name) for each in chunks) for name in SIZES)
-            inflated += 8 * metadata.row_group(number).num_rows
+            inflated = sum(each.total_uncompressed_size for each in chunks) + 8 * metadata.row_group(number).num_rows
+            stored = sum(each.total_compressed_size for each in chunks)
             Limits.now().check_inflated(file, inflated, stored, copies=COPIES)
-
-    def __getstate__(self) -> dict[str, Any]:
-        """What another process needs: what is open here stays here."""
-        return {name: value for name, value in vars(self).items() if name != "_cells"}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        """The same images, with nothing read yet."""
-        self.__dict__.update(state)
-        self._cells = _Cells(self.column)
 
     def __len__(self) -> int:
         return int(self.starts[-1])
@@ -260,6 +250,10 @@ class _Cells:
         self._most = 0  # bytes of all runs in memory
         self._ends: dict[str, int] = {}  # file -> its first row that is refused, so that it is not read for each one
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """In another process nothing is read yet."""
+        return _Cells, (self.column,)
+
     def cell(self, file: str, row: int) -> Any:
         """What stands in a row."""
         with self._alone:
@@ -292,12 +286,12 @@ def _runs(file: str, row: int, column: str) -> tuple[int, Iterator[Any], int]:
     ends = np.cumsum([table.metadata.row_group(group).num_rows for group in range(table.num_row_groups)])
     group = int(np.searchsorted(ends, row, side="right"))
     groups = list(range(group, table.num_row_groups))
-    # a value in the dictionary of a column may stand in every row
-    largest = max(_dictionary_size(table.metadata.row_group(number), column) for number in groups)
+    chunks = [_chunks(table.metadata.row_group(number), column) for number in groups]
+    # a value in a dictionary may stand in every row, and no cell has more bytes than the dictionaries of its row group
+    largest = max(sum(each.total_uncompressed_size for each in parts if each.has_dictionary_page) for parts in chunks)
     rows = min(RUN, max(1, LARGE_RUN // max(largest, 1)))
     batches = table.iter_batches(rows, row_groups=groups, columns=[column], use_threads=False)
-    chunks = (each for number in groups for each in _chunks(table.metadata.row_group(number), column))
-    stored, most = sum(each.total_compressed_size for each in chunks), Limits.now().inflated
+    stored, most = sum(each.total_compressed_size for parts in chunks for each in parts), Limits.now().inflated
     kept = max(most // COPIES, min(most, RATIO * stored))
     return int(ends[group - 1]) if group else 0, _limited(batches, stored), kept
 
@@ -308,11 +302,6 @@ def _limited(batches: Iterator[Any], stored: int) -> Iterator[Any]:
     for batch in batches:
         total += batch.nbytes
         yield None if batch.nbytes > most or total > max(most, RATIO * stored) else batch.column(0)
-
-
-def _dictionary_size(group: Any, column: str) -> int:
-    """The bytes of a column with a dictionary in a row group, more than which no cell has; 0 where it has none."""
-    return sum(each.total_uncompressed_size for each in _chunks(group, column) if each.has_dictionary_page)
 
 
 def _chunks(group: Any, column: str) -> list[Any]:
