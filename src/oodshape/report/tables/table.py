@@ -195,7 +195,7 @@ def _ties(
 
 
 def _uncertainty(results: RunResults, tied: bool, columns: Columns) -> Iterator[str]:
-    """Ties with the best, the widths of intervals and the spread over seeds."""
+    """Ties with the best and the spread over seeds."""
     metrics = list(dict.fromkeys(column.metric for column in columns if column.metric.interval))
     if tied:
         yield (
@@ -223,7 +223,7 @@ def _cells(metric: Metric, values: Iterable[float], compared: list[bool]) -> lis
 
 
 def _meaning(chosen: RunResults, by: Axis, full: list[int], columns: Columns) -> Iterator[str]:
-    """What the numbers are, over what they are averaged, and how wide their intervals are."""
+    """What the numbers are, and over what they are averaged."""
     yield " ".join(dict.fromkeys(column.metric.note for column in columns))
     models, oods = chosen.names("model"), chosen.names("ood")
     groups = {row.ood: row.group for row in chosen.rows}
