@@ -64,9 +64,9 @@ def test_fit_auto_says_what_it_chose_and_why(place: Path) -> None:
     words = ("--images", "train", "--calibrate", "val", "--cache", "none", "--out", "auto.safetensors", "--per-class")
     done = call("fit", *MODEL, *words, cwd=place)
     assert done.returncode == 0, done.stderr
-    first, second, *_ = done.stdout.splitlines()
-    assert first.startswith("auto selected ")
-    assert re.match(r"selected \d+ of 23 candidates by proxy AUROC", second)
+    line = r"auto uses (.+), fused by .+\nused: best (\d+) of 23 candidates .+; added by rule: (.+); proxies"
+    [(names, best, added)] = re.findall(line, done.stdout)
+    assert names.split(", ")[int(best) :] == added.split(", ")  # GEN, which is not among the best
     assert "classes have a threshold of their own" in done.stdout
 
 

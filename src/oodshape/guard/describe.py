@@ -193,13 +193,13 @@ def describe_selection(guard: Guarded) -> list[str]:
     if not fusion["ranking"]:
         why = "; ".join(fusion["notes"]) or "it had no proxy set to select by"
         return [f"{method} uses {names}", f"why: {why}"]
-    values = dict(fusion["ranking"])
-    best, least = (100 * values[name] for name in (components[0], components[-1]))
+    ranking = fusion["ranking"]
+    best = [100 * value for name, (ranked, value) in zip(components, ranking, strict=False) if name == ranked]
     fused = ", fused by their p-values" if len(components) > 1 else ""
     return [
-        f"{method} selected {names}{fused}",
-        f"selected {len(components)} of {len(values)} candidates by proxy AUROC ({least:.1f} to {best:.1f} %); "
-        f"proxies: {', '.join(fusion['proxies'])}",
+        f"{method} uses {names}{fused}",
+        f"used: best {len(best)} of {len(ranking)} candidates by proxy AUROC ({best[-1]:.1f} to {best[0]:.1f} %); "
+        f"added by rule: {', '.join(components[len(best) :]) or 'none'}; proxies: {', '.join(fusion['proxies'])}",
         *(f"note: {note}" for note in fusion["notes"]),
     ]
 
