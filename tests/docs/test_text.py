@@ -110,6 +110,10 @@ def test_tables_are_those_of_the_stored_files() -> None:
 
 def test_figures_in_sentences_are_those_of_the_stored_files() -> None:
     readme, idea = (ROOT / "README.md").read_text(), (DOCS / "idea.md").read_text()
+    columns = zip(*re.findall(r"^\| [^|]+ \| ([\d.*]+) \| ([\d.*]+) \|$", readme, re.MULTILINE), strict=True)
+    for column, best_of in zip(columns, (max, min), strict=True):  # AUROC, FPR95
+        best_value = best_of(float(cell.strip("*")) for cell in column)
+        assert [cell for cell in column if "*" in cell] == [f"**{best_value}**"]
     best = fill.hindsight(name for name in RECORDS if name != "auto")
     assert "AUROC {:.1f} and FPR95 {:.1f}".format(*best) in " ".join(readme.split())
     nets = {row["network"].partition("_")[2]: row["methods"] for row in fill.real_networks()}

@@ -41,6 +41,7 @@ def test_the_threshold_is_an_input_with_a_default(
     report = export_onnx(net, detectors["optfs-e"], path, images, preprocessing=DIGITS, classes=names)
     assert max(report.logits, report.score, report.same_features) < 1e-4
     assert str(report).endswith("0 different decisions")
+    assert "1 different decision, by rounding" in str(replace(report, decisions=1))
     run, fed = runtime.InferenceSession(str(path), providers=["CPUExecutionProvider"]), {"images": images.numpy()}
     assert [value.name for value in run.get_inputs()] == ["images"]
     assert [value.name for value in run.get_overridable_initializers()] == ["threshold"]

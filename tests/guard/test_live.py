@@ -145,6 +145,8 @@ def test_the_network_is_left_alone_and_a_change_is_noticed(guard: Guard, assign:
     live(PICTURES[0])
     assert [module.training for module in net.modules()] == modes
     assert not any(module._forward_hooks for module in net.modules())
+    with pytest.raises(InputError, match="device.* but got 'cuda:99'"):
+        live.to("cuda:99")
     moved = live.to("cpu")
     agree(moved(PICTURES[0]), live(PICTURES[0]))
     forged = Guard(replace(guard.detector, fingerprint="0"), guard.about)  # no image is at fault
