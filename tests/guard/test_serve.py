@@ -515,7 +515,7 @@ def test_the_state_is_saved_while_idle_and_a_full_disk_is_no_failure(guarded_ser
     assert Watch.load(state).seen == seen + 2
 
 
-@pytest.mark.timeout(90)  # where a service is not refused, it runs for ever
+@pytest.mark.timeout(90, method="thread")  # where a service is not refused, it runs for ever
 def test_refusals_are_one_line(exported: Path, guard: Guard, digits: Path, tmp_path: Path) -> None:
     per_class = guard.calibrate(digits / "val", MODEL, alpha=0.2, per_class=True, progress=False)
     per_class.export(tmp_path / "per_class.onnx", MODEL, images=digits / "val")
