@@ -6,14 +6,9 @@ import io
 import sys
 
 import pytest
-import torch
-from torch.utils.data import DataLoader
 
 from oodshape.core import progress
 from oodshape.core.progress import progress_bar, track_named
-from oodshape.features.tensor_batches import extract_tensors
-from oodshape.networks.classifier import Classifier
-from oodshape.networks.zoo import build
 
 
 class Terminal(io.StringIO):
@@ -41,12 +36,6 @@ def test_a_bar_inside_a_bar(monkeypatch: pytest.MonkeyPatch) -> None:
     for words in ("ViT: msp", "ViT: [knn]", "photos", "50/50", "1/2"):
         assert words in text
     assert progress._running == []
-
-
-def test_a_loader_counts_images_and_not_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    terminal, images = opened(monkeypatch), torch.rand(20, 1, 16, 16)
-    extract_tensors(Classifier(build("digits-convnet")), DataLoader(images, batch_size=8))
-    assert "20/20" in terminal.getvalue()
 
 
 def test_an_error_ends_every_bar(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import tracemalloc
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from torch import nn
+from torch.utils.data import DataLoader
 
 from oodshape import Classifier, Features, InputError
 
@@ -108,3 +110,11 @@ def test_damaged_files_are_as_if_they_were_not_there(images: torch.Tensor, tmp_p
     again, many = extract(net, images, tmp_path)
     assert many >= 80
     np.testing.assert_allclose(values(again), plain, atol=1e-5)
+
+
+def test_progress_counts_images_and_not_batches(images: torch.Tensor, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[tuple[int, int]] = []
+    bar = "oodshape.features.tensor_batches.progress_bar"
+    monkeypatch.setattr(bar, lambda name, total, show: nullcontext(lambda done: seen.append((done, total))))
+    extract(Net(), DataLoader(images, batch_size=32), None)
+    assert seen == [(32, 80), (64, 80), (80, 80)]

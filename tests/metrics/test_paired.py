@@ -93,19 +93,6 @@ def test_the_mean_is_that_of_the_sets_and_its_variance_a_bootstrap_s() -> None:
     assert closed.high - closed.low == pytest.approx(drawn.high - drawn.low, rel=0.15)
 
 
-def test_tied_are_those_that_nobody_can_tell_apart() -> None:
-    rng = np.random.default_rng(4)
-    inside, sets = rng.normal(2, 1, 400), {"a": rng.normal(0, 1, 400)}
-    near = (inside + rng.normal(0, 0.01, 400), sets)
-    far = (rng.normal(0, 1, 400), sets)
-    best, p_values = find_tied_with_best(
-        {name: MeanAuroc.of(s) for name, s in (("x", (inside, sets)), ("y", near), ("z", far))}
-    )
-    (other,) = {"x", "y"} - {best}
-    assert p_values[other] >= 0.05
-    assert p_values["z"] < 1e-6
-
-
 def called_worse(k: int, correlation: float, n: int, runs: int, gap: float = 0.0, shift: float = 1.2) -> list[set[str]]:
     """The methods called worse than the best in each run; all k are equal, except that the last one lacks `gap`."""
     rng, found = np.random.default_rng(k), []
