@@ -7,6 +7,7 @@ import io
 import os
 import sys
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -275,7 +276,9 @@ def test_from_images_to_decisions(guard: Guard, digits: Path, tmp_path: Path) ->
     per_class = guard.calibrate(digits / "val", "zoo:digits-convnet", alpha=0.3, per_class=True, progress=False)
     per_class.save(tmp_path / "per_class.safetensors")
     replace(guard, about=replace(guard.about, held_out=False)).save(tmp_path / "trained.safetensors")
-    said = {"per_class": "threshold per class", "trained": "on training images"}
-    for command, file in (("decide", "per_class"), ("watch", "per_class"), ("watch", "trained")):
+    moved = replace(guard.detector, calibration=guard.detector.calibration + 1)
+    replace(guard, detector=moved).save(tmp_path / "moved.safetensors")
+    said = {"per_class": "threshold per class", "trained": "on training images", "moved": "another guard wrote s.csv"}
+    for command, file in (*product(("decide", "watch"), ("per_class", "moved")), ("watch", "trained")):
         done = call(command, "s.csv", "--guard", f"{file}.safetensors", cwd=tmp_path)
         assert (said[file] in done.stderr, done.returncode) == (True, 2)

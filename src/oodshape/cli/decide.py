@@ -29,7 +29,7 @@ def decide(
         scores: The finished CSV, JSON lines or Parquet of score.
         fdr: The expected fraction of in-distribution images among those flagged.
         storey: Estimate how many images are in-distribution: flags more if many are OOD.
-        guard: The guard that scored them, which holds the calibration set size.
+        guard: The guard that scored them: it must match; it holds the calibration set size.
         out: All rows with a column flagged: .csv, .jsonl or .parquet [default: flagged rows as CSV].
     """
     from oodshape.core.files import any_names

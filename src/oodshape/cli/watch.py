@@ -84,6 +84,8 @@ def watch(
             values = np.array([row.p_value for row in rows], np.float64)
             decided = ((row.p_value, row.accepted) for row in rows if row.p_value is not None)
             seen.check_decisions(decided, str(scores))
+            if known is not None:
+                known.check(rows, str(scores))
             seen = seen.after(values, position)
             if state is not None:
                 seen.save(state)

@@ -35,6 +35,7 @@ class Calibration:
     images: int
     alpha: float | None = None
     held_out: bool = True  # whether the network was not trained on them; without it there is no guarantee
+    scores: NDArray[np.float32] | None = None  # ascending
 
     @classmethod
     def of(cls, path: str | Path) -> Calibration:
@@ -50,7 +51,25 @@ class Calibration:
                     "it has a threshold per class: its p-values come from several calibration sets, for which the rate "
                     "is not known; calibrate it with one for all: oodshape calibrate --one-threshold --images ..."
                 )
-            return cls(len(scores), float(alpha), about is None or bool(about["held_out"]))
+            return cls(len(scores), float(alpha), about is None or bool(about["held_out"]), scores)
+
+    def check(self, rows: Sequence[ScoreRow], source: str) -> None:
+        """Refuse rows of another guard: their p-values are not those that these scores give."""
+        known = [(row.score, row.p_value) for row in rows if row.score is not None and row.p_value is not None]
+        if self.scores is None or not known:
+            return
+        found, p = np.array(known, np.float64).T
+        near, steps = ROUNDING * np.abs(found), np.rint(p * (self.images + 1))
+        low = 1 + np.searchsorted(self.scores, found - near, side="left")
+        high = 1 + np.searchsorted(self.scores, found + near, side="right")
+        wrong = (steps < low) | (steps > high)
+        if wrong.any():
+            row = int(wrong.argmax())
+            raise InputError(
+                f"another guard wrote {source}: by the calibration set of this one, the p-value of the "
+                f"score {found[row]:g} is {high[row] / (self.images + 1):.4g}, not "
+                f"{p[row]:.4g}; give the guard that scored it"
+            )
 
 
 @dataclass(frozen=True)
@@ -117,6 +136,7 @@ def decide_scores(
     _check_one_calibration(scores, judged, values)
     if calibration is not None:
         values = round_to_grid(values, calibration.images, scores)
+        calibration.check(judged, scores)
     flagged = false_discoveries(values, level, storey=storey)
     return Decisions(rows, readable, flagged, level, storey, calibration, float(values.min()))
 
