@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import logging
 import warnings
@@ -27,6 +26,7 @@ from oodshape.core.text import format_count
 from oodshape.guard.describe import EXIF
 from oodshape.guard.export.edit_onnx import add_checksum, read_exported
 from oodshape.guard.export.guarded_file import OUTPUTS, open_session
+from oodshape.guard.export.recalibrate import describe_threshold
 from oodshape.guard.fitted import Fitted
 from oodshape.images.decode.prefetch import prepare_item
 from oodshape.images.decode.preprocessing import Preprocessing, check_shape
@@ -136,7 +136,9 @@ def export_onnx(
                 f"{path} was not written: the network's forward fixes the number of images, here {batch.dim_value}; "
                 "write x.shape[0] where it has len(x) or a number"
             )
-        said = _metadata(detector, preprocessing, upright, names, method) | {"held_out": json.dumps(held_out)}
+        said = _metadata(detector, preprocessing, upright, names, method)
+        scores, alpha = detector.held_out()
+        said |= describe_threshold(detector.limits.tolist(), alpha, scores, detector.groups, held_out)
         model.metadata_props.extend(onnx.StringStringEntryProto(key=key, value=value) for key, value in said.items())
         model.graph.initializer.append(onnx.numpy_helper.from_array(guarded.threshold.cpu().numpy(), "threshold"))
         report_step(1, text="export: compare with torch and write")
@@ -217,11 +219,7 @@ def _stable_sort(self: Any, *, stable: bool | None = None, dim: int = -1, descen
 def _metadata(
     detector: Detector, preprocessing: Preprocessing | None, upright: bool, names: list[str] | None, method: str
 ) -> dict[str, str]:
-    """The metadata that a server needs; arrays are base64 of little-endian numbers."""
-    scores, alpha = detector.held_out()
-    arrays = {"calibration": scores.astype("<f4")}
-    if detector.groups is not None:
-        arrays["groups"] = detector.groups.astype("<i4")
+    """The metadata that a server needs, but for the threshold."""
     found = {
         "oodshape": oodshape.__version__,
         "method": method or next((name for name, each in METHODS.items() if each == detector.method), "custom"),
@@ -229,9 +227,6 @@ def _metadata(
         "head": detector.fingerprint,
         "n_train": str(detector.n_train),
         "exif": EXIF[upright],
-        "alpha": str(alpha),
-        "threshold": json.dumps(detector.limits.tolist()),
-        **{name: base64.b64encode(array.tobytes()).decode() for name, array in arrays.items()},
     }
     if preprocessing is not None:
         found["preprocessing"] = json.dumps(asdict(preprocessing))

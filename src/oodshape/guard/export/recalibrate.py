@@ -8,8 +8,10 @@ from dataclasses import dataclass
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from oodshape.core.errors import InputError
 from oodshape.core.files import replacing
@@ -77,14 +79,20 @@ def recalibrate(
         groups = None if metadata.groups is None else classes
     conformal.check_enough(len(scores), alpha)
     limits = conformal.class_limits(scores, alpha, groups, guarded.classes)
-    arrays = {"calibration": scores.astype("<f4")} | ({} if groups is None else {"groups": groups.astype("<i4")})
-    held_out = json.dumps(images is not None or metadata.held_out)
-    said = {"alpha": str(alpha), "threshold": json.dumps(limits.tolist()), "held_out": held_out}
-    said |= {name: base64.b64encode(array.tobytes()).decode() for name, array in arrays.items()}
+    said = describe_threshold(limits.tolist(), alpha, scores, groups, images is not None or metadata.held_out)
     with replacing(out) as temporary:
         temporary.write_bytes(replace_threshold(read_exported(guarded.path), limits, said))
         guarantee = GuardedFile(temporary, threads=1).metadata.guarantee  # what cannot be read again is not written
     return Recalibrated(metadata.threshold.tolist(), limits.tolist(), guarantee, len(scores), copies, tuple(unreadable))
+
+
+def describe_threshold(
+    limits: list[float], alpha: float, scores: NDArray[Any], groups: NDArray[Any] | None, held_out: bool
+) -> dict[str, str]:
+    """The metadata on threshold and calibration set; arrays are base64 of little-endian numbers."""
+    arrays = {"calibration": scores.astype("<f4")} | ({} if groups is None else {"groups": groups.astype("<i4")})
+    said = {"alpha": str(alpha), "threshold": json.dumps(limits), "held_out": json.dumps(held_out)}
+    return said | {name: base64.b64encode(array.tobytes()).decode() for name, array in arrays.items()}
 
 
 def _score(guarded: GuardedFile, images: Given, run: RunOptions) -> tuple[list[Verdict], int, list[str]]:

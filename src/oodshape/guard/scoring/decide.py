@@ -66,9 +66,8 @@ class Calibration:
         if wrong.any():
             row = int(wrong.argmax())
             raise InputError(
-                f"another guard wrote {source}: by the calibration set of this one, the p-value of the "
-                f"score {found[row]:g} is {high[row] / (self.images + 1):.4g}, not "
-                f"{p[row]:.4g}; give the guard that scored it"
+                f"another guard wrote {source}: by the calibration set of this one, the p-value of the score "
+                f"{found[row]:g} is not {p[row]:.4g}; give the guard that scored it"
             )
 
 

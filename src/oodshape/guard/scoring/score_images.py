@@ -18,7 +18,6 @@ from oodshape.guard.fitted import Fitted
 from oodshape.guard.verdict import Scored
 from oodshape.images.decode.prefetch import Pixels, prefetch
 from oodshape.images.decode.preprocessing import check_shape, group_rows_by_size, stack_images
-from oodshape.images.decode.read import Unreadable
 from oodshape.images.sources.image_set import ImageSource
 from oodshape.images.sources.memory import count_prepared, iterate_prepared
 from oodshape.images.sources.open_images import Given, split_chunks, stream_images
@@ -105,7 +104,9 @@ def _seen(guard: Fitted, source: OpenNet, pairs: Pairs, pixels: list[Pixels | In
     def normalized(rows: list[int]) -> Tensor:
         return guard.preprocessing.normalize(stack_images([pixels[row] for row in rows]))  # type: ignore[misc]
 
-    errors = {row: _why(each) for row, each in enumerate(pixels) if isinstance(each, InputError)}
+    failed = {row: each for row, each in enumerate(pixels) if isinstance(each, InputError)}
+    # a reason alone: the row names the file already
+    errors = {row: _line(getattr(each, "reason", str(each))) for row, each in failed.items()}
     decide = partial(_decide, guard, source, normalized, errors, one_size=guard.preprocessing.size is not None)
     return _together(pairs, [part for rows in group_rows_by_size(pixels) for part in decide(rows)], errors)
 
@@ -157,11 +158,6 @@ def _decide(
         errors[rows[0]] = _line(reason)
         return []
     return [part for row in rows for part in _decide(guard, source, images, errors, [row], one_size=one_size)]
-
-
-def _why(error: InputError) -> str:
-    """Why an image could not be read; its row names the file already."""
-    return _line(error.reason if isinstance(error, Unreadable) else str(error))
 
 
 def _line(text: str) -> str:

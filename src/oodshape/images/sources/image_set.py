@@ -226,8 +226,7 @@ class Subset:
     @property
     def classes(self) -> tuple[str, ...]:
         """The names behind the labels, where the whole set has some."""
-        names: tuple[str, ...] = getattr(self.base, "classes", ())
-        return names
+        return tuple(getattr(self.base, "classes", ()))
 
     @cached_property
     def identities(self) -> identity.Keys:

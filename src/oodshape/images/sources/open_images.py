@@ -168,8 +168,7 @@ def in_column(images: str | None, column: str | None) -> Given:
 
 def find_classes(images: ImageSet) -> tuple[str, ...]:
     """Return the class names of the labels, if the images come with them."""
-    names: tuple[str, ...] = getattr(images, "classes", ())
-    return names
+    return tuple(getattr(images, "classes", ()))
 
 
 def _decided(images: Given, *, upright: bool = False) -> Listing | ImageSet:

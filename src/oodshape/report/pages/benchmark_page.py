@@ -20,7 +20,7 @@ from oodshape.metrics.detection import Estimate
 from oodshape.metrics.registry import DEFAULT_METRICS, ERROR, MAIN, METRICS, UNITS, Metric
 from oodshape.report.method_styles import BLOCKS, display_name, method_style, table_block
 from oodshape.report.pages.html import definitions, fill_template, page_json, write_page
-from oodshape.report.tables.table import DEFAULT_COLUMNS, Column, Columns, Table, list_caveats, make_table
+from oodshape.report.tables.table import DEFAULT_COLUMNS, Column, Columns, list_caveats, make_table
 
 SCRIPTS = ("elements.js", "data.js", "filters.js", "table.js", "charts.js", "state.js", "top.js", "page.js")
 COST = ("fit_seconds", "image_ms")
@@ -137,6 +137,7 @@ def write_benchmark_page(
     `more` are sections behind the leaderboard: id=(title, HTML).
     """
     overview = make_table(results, "model")
+    lacking = any(entry.over < entry.full for line in overview.lines for entry in line.entries)
     parts = {
         "title": escape(overview.title),
         "sub": escape(_sub(results)),
@@ -144,7 +145,7 @@ def write_benchmark_page(
         "lesson": f" {LESSON}" if results.names("benchmark") == ["digits"] else "",
         "main": escape(MAIN.head),
         "metrics": "".join(f"<li>{escape(metric.note)}</li>" for metric in METRICS.values()),
-        "notes": "".join(f"<li>{escape(note)}</li>" for note in list_caveats(results, _is_incomplete(overview))),
+        "notes": "".join(f"<li>{escape(note)}</li>" for note in list_caveats(results, lacking)),
         "skipped": _skipped(results),
         "origin": definitions(results.provenance.items()),
         "data": page_json(page_data(results, columns)),
@@ -168,11 +169,6 @@ def _sub(results: RunResults) -> str:
     limit = results.provenance.get("settings", {}).get("limit")
     subset = "" if limit is None else f" · only a subset was used: at most {limit} images of each set"
     return f"{networks} · {sets} · {methods} · fitted on ID images only{subset}"
-
-
-def _is_incomplete(table: Table) -> bool:
-    """Whether a method lacks a result."""
-    return any(entry.over < entry.full for line in table.lines for entry in line.entries)
 
 
 def _skipped(results: RunResults) -> str:
