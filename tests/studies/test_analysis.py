@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from data import arrays
 from oodshape import METHODS, Features, auroc, fpr_at_tpr
 from oodshape.images.identity import from_numbers, smallest
 from oodshape.methods.shapes.ash import AshB, AshP, AshRand, AshS
@@ -19,12 +18,11 @@ from oodshape.studies.optfs_variants import (
     NUMBERS,
     TAILS,
     compare_variants,
-    project_impacts,
     sweep_limits,
     sweep_optfs,
     validate_term,
 )
-from oodshape.studies.shaping_functions import profile_intervals, profile_shapes, profile_weights
+from oodshape.studies.shaping_functions import profile_intervals, profile_weights
 from oodshape.studies.theta import compute_impacts, fit_dynamic, fit_with_ood, measure_changed
 from oracle.metrics import naive_auroc
 from oracle.shaping import naive_shape
@@ -94,17 +92,6 @@ def test_validation_by_hand(small) -> None:
             theta = direction / np.linalg.norm(direction) * 10
             scores = [naive_v(values, small["head"], edges, theta).tolist() for values in (small["test"], z)]
             assert table[column][name] == pytest.approx(float(naive_auroc(*scores)), abs=1e-3)
-
-
-def test_intuition_draws_angle_and_length() -> None:
-    from pandas import DataFrame
-
-    table = DataFrame({"ood": ["same", "across"], "norm_ratio": [0.5, 1.0], "cosine": [1.0, 0.0]})
-    drawn = project_impacts(table).set_index("ood")
-    np.testing.assert_allclose(drawn.loc["same", ["x", "y", "degrees", "turned"]].astype(float), [0.5, 0, 0, 0])
-    np.testing.assert_allclose(
-        drawn.loc["across", ["x", "y", "degrees", "turned"]].astype(float), [0, 1, 90, 45], atol=1e-9
-    )
 
 
 def test_dynamic_by_brute_force(small) -> None:
@@ -189,32 +176,6 @@ def test_ash_profiles_by_brute_force(small, shape) -> None:
     assert (pooled == 0).sum() > 1000  # left out, although 0 lies in the first interval
     np.testing.assert_allclose(found[1], means, rtol=1e-5)
     np.testing.assert_allclose(found[2], stds, rtol=1e-4, atol=1e-6)
-
-
-def test_profiles_hold_every_panel(small) -> None:
-    table = profile_shapes(network(small))
-    curves = {name: part.reset_index() for name, part in table.groupby("curve")}
-    assert set(curves) == {
-        "react", "bfact", "vra-p", "optfs-v", "optfs with OOD", "ash-p", "ash-b", "ash-s", "ash-rand"
-    }  # fmt: skip
-    assert all(len(part) == 100 for part in curves.values())
-    middle = (curves["react"]["left"] + curves["react"]["right"]) / 2
-    train = small["z"].astype(np.float64)
-    t, t95, low, high = np.quantile(train, [0.9, 0.95, 0.6, 0.95])
-    np.testing.assert_allclose(curves["react"]["theta"], np.minimum(middle, t) / middle, rtol=1e-5)
-    np.testing.assert_allclose(curves["bfact"]["theta"], 1 / np.sqrt(1 + (middle / t95) ** 4), rtol=1e-5)
-    band = np.where(middle < low, 0, np.where(middle < high, 1, high / middle))
-    np.testing.assert_allclose(curves["vra-p"]["theta"], band, rtol=1e-5)
-    np.testing.assert_array_equal(
-        curves["optfs with OOD"]["theta"], fit_with_ood(small["train"], small["ood"]["far"]).theta.astype(np.float64)
-    )
-
-
-def test_a_method_without_a_fit_has_no_panel() -> None:
-    z, head = arrays(60, signed=True)
-    below = Features.from_arrays(z - 30, head)
-    table = profile_shapes(network({"train": below, "inside": below[:20], "ood": {"far": below[20:]}}))
-    assert "bfact" not in set(table["curve"])
 
 
 def test_weights_by_value_by_brute_force(small) -> None:

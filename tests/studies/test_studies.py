@@ -17,14 +17,13 @@ from commands import call
 from data import arrays
 from oodshape import METHODS, InputError
 from oodshape.images.decode.limits import Limits
-from oodshape.report.palette import WASH
 from oodshape.report.tables.markdown_latex import frame_latex, frame_markdown
 from oodshape.studies import plotting as drawing
 from oodshape.studies.catalog import STUDIES
 from oodshape.studies.compare_methods import compare_methods, compare_with_optfs
 from oodshape.studies.load_networks import StudyNetwork, find_folders, load_folder, load_networks
 from oodshape.studies.optfs_variants import compare_variants, sweep_limits
-from oodshape.studies.run_studies import compute_study, write_study
+from oodshape.studies.run_studies import write_study
 
 
 def write_folder(folder: Path, *, seed: int = 0, signed: bool = False) -> Path:
@@ -116,15 +115,6 @@ def test_every_study_writes_tables_and_figures(name: str, two, tmp_path) -> None
     assert "nan" not in text.lower().replace("energy", "")
 
 
-def test_figures_have_the_decimals_that_the_images_support(two, tmp_path) -> None:
-    few = two[0]  # 100 ID images and 121 others: one is a whole point
-    many = replace(few, id_test=few.id_test[list(range(100)) * 10], ood={"far": few.ood["far"][list(range(60)) * 20]})
-    for network, pattern in ((few, r"\| \d+ \| \d+ \|"), (many, r"\| \d+\.\d \| \d+\.\d \|")):
-        list(write_study("validation", [network], tmp_path))
-        (row,) = (line for line in (tmp_path / "validation.md").read_text().splitlines() if "| far |" in line)
-        assert re.search(pattern + "$", row), row
-
-
 def test_frames_escape_and_align() -> None:
     frame = pd.DataFrame({"a_b": ["x|y", "50 %"], "n": ["1.0", ""]})
     assert frame_markdown(frame, "T", ["note"]).splitlines()[2:4] == ["| a_b | n |", "| --- | ---: |"]
@@ -151,28 +141,6 @@ def test_latex_compiles_and_stays_within_the_page(two, tmp_path) -> None:
     assert "Overfull" not in done.stdout
     assert r"\begin{table*}" in text
     assert "Ours (E)" in text
-
-
-def test_methods_are_compared_on_one_set(two) -> None:
-    every, one = (compare_methods(each.with_options(ood, ("msp",))) for each, ood in ((two[0], ""), (two[0], "far")))
-    assert every.query("ood == 'far'").to_dict("records") == one.to_dict("records")
-    with pytest.raises(InputError, match="no OOD set of .* is called 'sun'; there are far, near"):
-        two[0].with_options("sun")
-
-
-def test_the_scatter_names_eight_methods(two) -> None:
-    frame = compute_study("generalisation", two)
-    with drawing.use_style():
-        figure = STUDIES["generalisation"].draw_families(frame)
-    (axes,) = figure.axes
-    assert axes.get_ylabel().startswith("transformers")
-    named = [text.get_text() for text in axes.texts]
-    assert len(named) <= 8
-    assert {"OptFS (E)", "auto", "MSP"} <= set(named)
-    legend = figure.legends[0].get_window_extent()
-    assert figure.bbox.x0 <= legend.x0 < legend.x1 <= figure.bbox.x1
-    colors = [line.get_color() for line in axes.lines[:-1]]
-    assert colors.count(WASH) == len(colors) - 8 > 20
 
 
 def test_studies_run_on_digits(tmp_path) -> None:
