@@ -12,7 +12,8 @@ import pytest
 import torch
 from torch import nn
 
-from oodshape import Classifier, InputError, Preprocessing
+from oodshape import Classifier, Guard, InputError, Preprocessing
+from oodshape.core.options import ModelOptions
 from oodshape.networks.device import describe_device, find_device
 from oodshape.networks.loading import OpenNet, call_builder, open_model, override
 from oodshape.networks.model_names import imagenet_classes
@@ -225,6 +226,9 @@ def test_an_archive_gives_what_the_network_gives(tmp_path: Path) -> None:
     for weights, head in (("w.safetensors", None), (None, "fc")):
         with pytest.raises(InputError, match="leave weights, num_classes and head out; .* returns the logits alone"):
             open_model(path, weights=weights, head=head, trust_code=True)
+    guard = Guard.fit("zoo:digits-convnet", images=torch.rand(300, 1, 16, 16), prepared=True, method="msp")
+    assert guard.about.head == "head"  # which an archive of the same network does not name
+    assert guard.open_network(str(path), ModelOptions(trust_code=True)).classifier.fingerprint == guard.about.network
 
 
 def test_an_archive_for_one_batch_size_says_how_to_export(tmp_path: Path) -> None:

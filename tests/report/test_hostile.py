@@ -82,14 +82,14 @@ def test_the_page_of_a_check(evil: str, guard: Guard, browser: Any, tmp_path: Pa
     names = (evil, *guard.about.classes[1:])
     spoilt = Guard(guard.detector, replace(guard.about, classes=names, model=evil, weights=evil, method=evil))
     source = guard.open_network(MODEL)
-    folder = tmp_path / "in"
-    folder.mkdir()
-    for place in range(6):
-        PIL.Image.fromarray(load_digits_sets()["test"][place]).save(
-            folder / f"{evil.replace('/', chr(0x2215))[:90]}{place}.png"
-        )
+    folder, other = tmp_path / "in", tmp_path / "out"
+    for place in range(12):
+        name = f"{evil.replace('/', chr(0x2215))[:90]}{place}.png"
+        path = (folder if place < 6 else other) / name
+        path.parent.mkdir(exist_ok=True)
+        PIL.Image.fromarray(load_digits_sets()["test"][place]).save(path)
     (folder / "broken.png").write_text(evil)
-    check = check_guard(spoilt, source, str(folder), {evil: str(folder)}, RunOptions(progress=False))
+    check = check_guard(spoilt, source, str(folder), {evil: str(other)}, RunOptions(progress=False))
     write_check_page(check, tmp_path / "check.html", source, Origin(evil, evil))
     with harmless(browser, tmp_path / "check.html") as shown:
         assert shown.page.inner_text("h1").startswith(f"Check: {' '.join(evil.split())}, ")

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -12,6 +13,31 @@ from torch import Tensor
 
 from oodshape.core.errors import InputError
 from oodshape.features import kernels
+from oodshape.images.identity import Keys
+from oodshape.networks.head import Head
+
+
+class Chunked(Protocol):
+    """The rows of one network's features, chunk by chunk, with their predicted classes: the input of all sums."""
+
+    head: Head
+    labels: Tensor | None  # [N] int64: the class that each image is of, -1 where none is known
+
+    @property
+    def half(self) -> bool:
+        """Whether the values are float16."""
+
+    @property
+    def identities(self) -> Keys:
+        """[N]: which image each row is of."""
+
+    def __len__(self) -> int: ...
+
+    def classified_chunks(self, *, whole: bool = False) -> Iterator[tuple[int, Tensor, Tensor]]:
+        """(first row, [n, M] values, [n] predicted classes) for consecutive runs of rows.
+
+        `whole` asks for a single run where that costs no memory.
+        """
 
 
 @dataclass(frozen=True, eq=False)

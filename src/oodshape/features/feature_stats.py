@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import torch
@@ -13,12 +13,9 @@ from torch import Tensor
 from oodshape.core.errors import InputError, check_fraction
 from oodshape.core.values import Ascending, AtLeast, Sizes, Value
 from oodshape.features import kernels
-from oodshape.features.chunks import check_finite
+from oodshape.features.chunks import Chunked, check_finite
 from oodshape.features.kernels import COARSE, FINE
 from oodshape.networks.head import Head
-
-if TYPE_CHECKING:
-    from oodshape.features.features import Features
 
 Array = NDArray[Any]
 LARGEST = {16: np.float64(np.finfo(np.float16).max), 32: np.float64(np.finfo(np.float32).max)}
@@ -95,7 +92,7 @@ class FeatureStats(Value):
             raise InputError(f"the smallest value {self.minimum:g} is above the largest {self.maximum:g}")
 
     @classmethod
-    def of(cls, features: Features) -> FeatureStats:
+    def of(cls, features: Chunked) -> FeatureStats:
         """Collect the statistics of a data set in one pass.
 
         Args:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
 from itertools import pairwise
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import numpy as np
 import torch
@@ -17,14 +17,11 @@ from torch import Tensor
 
 from oodshape.core.errors import InputError, unknown
 from oodshape.core.values import AtLeast, check_fields, check_sizes, freeze_array
-from oodshape.features.chunks import check_finite
+from oodshape.features.chunks import Chunked, check_finite
 from oodshape.features.kernels import TINY, normalise_rows
 from oodshape.features.sum_kernels import Scatter, add_by_class, add_sorted, add_squares, merge_scatters, row_lengths
 from oodshape.images import identity
 from oodshape.networks.head import Head
-
-if TYPE_CHECKING:
-    from oodshape.features.features import Features
 
 Array = NDArray[Any]
 BANK = 5000  # images that a bank keeps at most
@@ -279,7 +276,7 @@ class Moments:
             raise InputError(f"the counts of classes add up to {counts.sum():g}, there are {self.n} images")
 
     @classmethod
-    def of(cls, features: Features, needs: frozenset[str], *, exact: bool = False) -> Moments:
+    def of(cls, features: Chunked, needs: frozenset[str], *, exact: bool = False) -> Moments:
         """Collect statistics in one pass.
 
         Args:
@@ -426,7 +423,7 @@ def _form(name: str) -> tuple[str, str]:
 class RunningMoments:
     """`Moments` while they are collected."""
 
-    def __init__(self, features: Features, needs: frozenset[str], *, exact: bool = False) -> None:
+    def __init__(self, features: Chunked, needs: frozenset[str], *, exact: bool = False) -> None:
         """Zeros; `exact`: all in float64."""
         as_statistics(needs)
         head = self.head = features.head.to("cpu")

@@ -72,7 +72,7 @@ class Fitted(Value):
         sized = opening.weights is not None and isinstance(model, str) and takes_num_classes(model)
         source = open_model(
             model,
-            head=about.head or None,
+            head=None if str(model).endswith(".pt2") else about.head or None,  # an archive's layers have no names
             num_classes=self.detector.classes if sized else None,
             classes=about.classes,
             text=None if about.text is None else torch.from_numpy(about.text.copy()),

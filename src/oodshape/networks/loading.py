@@ -179,12 +179,12 @@ def _from_spec(
     names: tuple[str, ...] = ()
     native: Preprocessing | None = None
     if spec.lower().endswith(".pt2"):
+        net = load_archive(spec, trust_code=opening.trust_code)
         if weights is not None or num_classes is not None or layer.head:
             raise InputError(
                 f"{spec} holds its weights, and its layers have no names: leave weights, num_classes and head out; if "
                 "it returns several tensors, export a network that returns the logits alone"
             )
-        net = load_archive(spec, trust_code=opening.trust_code)
     elif kind == "hf" and name:
         opened = partial(from_hugging_face, name, weights, num_classes, classes, prompt, text)
         net, native, names = load_published(spec, opened)

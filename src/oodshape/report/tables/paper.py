@@ -16,6 +16,7 @@ from pandas import DataFrame
 from oodshape.benchmark.results import RunResults
 from oodshape.benchmark.spec import Benchmark
 from oodshape.core.errors import InputError
+from oodshape.core.files import reading
 from oodshape.metrics.registry import DEFAULT_METRICS, METRICS
 from oodshape.report.tables.table import Cell, Entry, Line, Table
 
@@ -33,10 +34,11 @@ def paper_figures() -> dict[Place, dict[str, Figures]]:
 def read_paper_figures(path: Traversable) -> dict[Place, dict[str, Figures]]:
     """The figures of a CSV file with the columns table, id_set, model, ood, method and a metric each."""
     found: dict[Place, dict[str, Figures]] = {}
-    for line in csv.DictReader(path.read_text(encoding="utf-8").splitlines()):
-        place = (line["table"], line["id_set"], line["model"], line["ood"])
-        figures = {name: float(line[name]) for name in METRICS if name in line}
-        found.setdefault(place, {})[line["method"]] = figures
+    with reading(str(path)):
+        for line in csv.DictReader(path.read_text(encoding="utf-8").splitlines()):
+            place = (line["table"], line["id_set"], line["model"], line["ood"])
+            figures = {name: float(line[name]) for name in METRICS if name in line}
+            found.setdefault(place, {})[line["method"]] = figures
     return found
 
 
