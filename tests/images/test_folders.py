@@ -16,7 +16,7 @@ from PIL import Image, ImageOps
 
 from folders_of_digits import write_odd_files
 from oodshape.core.errors import InputError
-from oodshape.images.decode.read import read_image, to_mode
+from oodshape.images.decode.read import open_image, to_mode
 from oodshape.images.sources.image_files import ImageFolder, ImageList
 from oodshape.images.sources.image_set import ImageSet, ImageSource
 from oodshape.images.sources.open_images import Listing, describe_skipped, open_images, stream_images
@@ -230,19 +230,19 @@ def test_odd_files_are_read_as_a_training_loader_reads_them(tmp_path: Path) -> N
     for name, error in write_odd_files(tmp_path).items():
         if error:
             with pytest.raises(InputError, match=error):
-                read_image(tmp_path / name, upright=False)
+                open_image(tmp_path / name, upright=False)
         elif "sixteen" in name:
             # the usual loader makes them white; the high byte is what the picture shows
             wanted = np.asarray(Image.open(tmp_path / name)) >> 8
-            assert np.array_equal(np.asarray(read_image(tmp_path / name))[:, :, 0], wanted)
+            assert np.array_equal(np.asarray(open_image(tmp_path / name))[:, :, 0], wanted)
         else:
             with Image.open(tmp_path / name) as image:
                 wanted = np.asarray(image.convert("RGBA" if image.mode == "P" else "RGB").convert("RGB"))
                 upright = np.asarray(ImageOps.exif_transpose(image).convert("RGB"))
-            assert np.array_equal(np.asarray(read_image(tmp_path / name, upright=False)), wanted), name
+            assert np.array_equal(np.asarray(open_image(tmp_path / name, upright=False)), wanted), name
             if name == "turned.jpg":
                 assert upright.shape == (24, 20, 3)
-                assert np.array_equal(np.asarray(read_image(tmp_path / name)), upright)
+                assert np.array_equal(np.asarray(open_image(tmp_path / name)), upright)
 
 
 LAYOUTS = {

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
-from typing import Literal, TypeVar, cast
+from typing import Literal, cast
 
 import numpy as np
 import PIL.ExifTags
@@ -23,7 +23,6 @@ from oodshape.images.sources.storage import as_decodable
 
 ImageFile = str | Path | BytesIO
 Mode = Literal["RGB", "L"]  # colour or gray, 8 bits
-Made = TypeVar("Made")
 LARGE = 1 << 24  # pixels; two copies of fewer are 128 MB
 DECODERS = {"WEBP": 16, "AVIF": 10, "JPEG2000": 20, "HEIF": 16}  # bytes a pixel; others take PLAIN
 # An EXIF block that cannot be read says nothing about the pixels. Kept for good, and not for the length of a read:
@@ -55,22 +54,33 @@ class Unreadable(InputError):
         self.reason = reason
 
 
-def read_image(path: ImageFile, *, upright: bool = True) -> PIL.Image.Image:
-    """The picture in a file, the first of several: RGB, 8 bits, turned upright as its EXIF orientation says.
+def open_image(path: ImageFile, *, upright: bool = True) -> PIL.Image.Image | LargePicture:
+    """Open the picture in a file, the first of several: RGB, 8 bits, turned upright as its EXIF orientation says.
 
     upright=False leaves it as the camera held it, as the loaders of torchvision and timm do. An image over the
-    `Limits` is not decoded.
+    `Limits` is not decoded; a large one is kept as it is stored, for whatever resizes it next.
+
+    Raises:
+        Unreadable: Any problem with the file.
     """
-    return decode_picture(path, lambda image: _whole(image, upright=upright))
-
-
-def open_image(path: ImageFile, *, upright: bool = True) -> PIL.Image.Image | LargePicture:
-    """Open an image that is resized next: like `read_image`, but a large picture is not converted as a whole."""
-
-    def opened(image: PIL.Image.Image) -> PIL.Image.Image | LargePicture:
-        return (_as_stored if image.width * image.height > LARGE else _whole)(image, upright=upright)
-
-    return decode_picture(path, opened)
+    if _QUIET not in warnings.filters:
+        warnings.filterwarnings("ignore", module=_QUIET[3].pattern)
+    try:
+        with open_format(as_decodable(path) if isinstance(path, str) else path) as image:
+            _check(path, image)
+            image.load()
+            _warn_if_dark(image)
+            if image.width * image.height > LARGE:
+                return _as_stored(image, upright=upright)
+            if upright:
+                PIL.ImageOps.exif_transpose(image, in_place=True)
+            return to_mode(image, "RGB")
+    except Unreadable:
+        raise
+    except PIL.UnidentifiedImageError:
+        raise Unreadable(path, explain_refusal(path)) from None
+    except Exception as error:  # a broken file can raise almost anything: OSError, SyntaxError, struct.error ...
+        raise Unreadable(path, f"cannot be read as an image ({error})") from None
 
 
 def _warn_if_dark(image: PIL.Image.Image) -> None:
@@ -83,24 +93,6 @@ def _warn_if_dark(image: PIL.Image.Image) -> None:
                 "data of 12 bits or fewer, scale them to 16 bits first",
                 stacklevel=2,
             )
-
-
-def decode_picture(path: ImageFile, then: Callable[[PIL.Image.Image], Made]) -> Made:
-    """Apply a function to the picture in a file; any problem with the file raises `Unreadable`."""
-    if _QUIET not in warnings.filters:
-        warnings.filterwarnings("ignore", module=_QUIET[3].pattern)
-    try:
-        with open_format(as_decodable(path) if isinstance(path, str) else path) as image:
-            _check(path, image)
-            image.load()
-            _warn_if_dark(image)
-            return then(image)
-    except Unreadable:
-        raise
-    except PIL.UnidentifiedImageError:
-        raise Unreadable(path, explain_refusal(path)) from None
-    except Exception as error:  # a broken file can raise almost anything: OSError, SyntaxError, struct.error ...
-        raise Unreadable(path, f"cannot be read as an image ({error})") from None
 
 
 def _check(path: ImageFile, image: PIL.Image.Image) -> None:
@@ -122,13 +114,6 @@ def _decoder_cost(image: PIL.Image.Image) -> int:
         rows = float(tags.get(278) or tags.get(323) or image.height)  # of a strip or a tile, which is inflated at once
         return PLAIN + math.ceil(PLAIN * min(rows / image.height, 1.0))
     return DECODERS.get(image.format or "", PLAIN)
-
-
-def _whole(image: PIL.Image.Image, *, upright: bool) -> PIL.Image.Image:
-    """A decoded picture in colour, turned or not."""
-    if upright:
-        PIL.ImageOps.exif_transpose(image, in_place=True)
-    return to_mode(image, "RGB")
 
 
 def to_mode(image: PIL.Image.Image, mode: Mode) -> PIL.Image.Image:
@@ -175,7 +160,7 @@ class LargePicture:
         return (height, width) if self.turn in SIDEWAYS else (width, height)
 
     def whole(self) -> PIL.Image.Image:
-        """The picture in colour, as `read_image` gives it."""
+        """The picture in colour, as `open_image` gives a smaller one."""
         return self._pasted("RGB", lambda strip: strip)
 
     def resized(self, mode: Mode, size: tuple[int, int], how: PIL.Image.Resampling) -> PIL.Image.Image:
