@@ -29,7 +29,6 @@ from oodshape.core import files
 from oodshape.core.files import any_names
 from oodshape.guard.scoring.score_formats import parse_scores, read_scores
 from oodshape.networks.loading import open_model
-from oodshape.networks.torch_export import load_archive
 from oodshape.networks.zoo import build
 
 COMMANDS = typer.main.get_command(app).commands
@@ -99,7 +98,6 @@ def test_a_hostile_archive_runs_nothing(hostile: Path, tmp_path: Path) -> None:
         assert "--trust-code" in done.stderr
         assert done.stderr.count("\n") == 1
     for verb in (
-        lambda: load_archive(hostile),
         lambda: open_model(hostile),
         lambda: Guard.fit(hostile, images=images),
         lambda: guard.calibrate(images, hostile),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import logging
 import sys
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -15,7 +16,7 @@ from unittest.mock import patch
 import torch
 from torch import Tensor, nn
 
-from oodshape.core.errors import InputError
+from oodshape.core.errors import InputError, check_trust
 from oodshape.core.files import one_line
 from oodshape.core.machine import OFFLINE, is_offline
 from oodshape.core.options import HeadOptions, ModelOptions, OpenKeywords, make_options, takes_options
@@ -27,7 +28,6 @@ from oodshape.networks.classifier import Classifier
 from oodshape.networks.device import find_device
 from oodshape.networks.hugging_face import HEAD, PROMPT, ZeroShot, from_hugging_face
 from oodshape.networks.model_names import FORMS, imagenet_classes, no_model_error
-from oodshape.networks.torch_export import load_archive
 from oodshape.networks.weights import count_classes, is_torchscript, load_weights
 
 T = TypeVar("T")
@@ -161,6 +161,46 @@ def call_builder(spec: str) -> tuple[nn.Module, Preprocessing | None]:
     return net, preprocessing
 
 
+def load_archive(path: Path, *, trust_code: bool) -> nn.Module:
+    """Load a network that `torch.export.save` wrote.
+
+    Args:
+        path: The archive.
+        trust_code: Whether the archive may run code. It may hold pickled objects, compiled libraries, expressions
+            that torch evaluates and operators that write files; no check of the file could rule all of these out.
+
+    Raises:
+        InputError: The archive is not trusted, cannot be loaded, or takes something else than batches of images.
+    """
+    if not path.is_file():
+        raise InputError(f"cannot read {path}: there is no such file")
+    check_trust(f"{path} is a torch.export archive, which can run any code when it is loaded", trust_code)
+    logger = logging.getLogger("torch.export")
+    level = logger.level
+    logger.setLevel(logging.CRITICAL)  # it prints the traceback of a damaged file before it raises
+    try:
+        # Guards would refuse batches of one image where the network was exported with two or more.
+        module = torch.export.load(path).module(check_guards=False)
+    except Exception as error:  # damaged bytes fail in whatever way they lead to
+        raise InputError(
+            f"{path} cannot be loaded by torch {torch.__version__} ({one_line(error)}); export the network again with "
+            "this torch: torch.export.save(torch.export.export(net, ...), path)"
+        ) from None
+    finally:
+        logger.setLevel(level)
+    inputs = [node for node in module.graph.nodes if node.op == "placeholder"]
+    if len(inputs) != 1:
+        raise InputError(f"{path} takes {len(inputs)} inputs; a classifier takes one, a batch of images")
+    batch = inputs[0].meta["val"].shape[0]
+    if isinstance(batch, int):
+        raise InputError(
+            f"{path} was exported for batches of exactly {batch}; export it for any number of images: "
+            "torch.export.export(net, (images,), dynamic_shapes=({0: torch.export.Dim('batch')},)) "
+            "with two images or more"
+        )
+    return module
+
+
 def runs_named_code(spec: str) -> bool:
     """Whether opening a model runs code that its spec names: a function of the user's, or an archive.
 
@@ -179,7 +219,7 @@ def _from_spec(
     names: tuple[str, ...] = ()
     native: Preprocessing | None = None
     if spec.lower().endswith(".pt2"):
-        net = load_archive(spec, trust_code=opening.trust_code)
+        net = load_archive(Path(spec), trust_code=opening.trust_code)
         if weights is not None or num_classes is not None or layer.head:
             raise InputError(
                 f"{spec} holds its weights, and its layers have no names: leave weights, num_classes and head out; if "
@@ -218,19 +258,18 @@ def _from_zoo(name: str, weights: Path | None, num_classes: int | None) -> Opene
     if weights is not None and num_classes is None:
         num_classes = count_classes(entry.make(entry.classes), weights)
     of_imagenet = entry.id_set == "imagenet" and num_classes in (None, entry.classes)
-    return zoo.build(name, weights, num_classes), entry.native, _imagenet_names() if of_imagenet else ()
-
-
-def _imagenet_names() -> tuple[str, ...]:
-    return tuple(imagenet_classes().values())
+    return (
+        zoo.build(name, weights, num_classes),
+        entry.native,
+        tuple(imagenet_classes().values()) if of_imagenet else (),
+    )
 
 
 def _from_timm(name: str, weights: Path | None, num_classes: int | None) -> Opened:
     timm = zoo.library("timm")
-
     try:
         make = partial(timm.create_model, name)
-        net = _filled(f"timm:{name}", make, {"pretrained": True}, {}, weights, num_classes)
+        net = _filled(f"timm:{name}", make, {"pretrained": True}, weights, num_classes)
     except RuntimeError as error:
         like = ", ".join(difflib.get_close_matches(name, timm.list_models(), n=4))
         raise InputError(f"timm:{name}: {one_line(error)}{f'; did you mean {like}?' if like else ''}") from None
@@ -238,7 +277,7 @@ def _from_timm(name: str, weights: Path | None, num_classes: int | None) -> Open
     told: Any = net
     published = weights is None or str(told.pretrained_cfg.get("url")).endswith(f"/{weights.name}")
     of_imagenet = published and ":" not in name and told.num_classes == len(imagenet_classes())
-    return net, Preprocessing.from_timm(net), _imagenet_names() if of_imagenet else ()
+    return net, Preprocessing.from_timm(net), tuple(imagenet_classes().values()) if of_imagenet else ()
 
 
 def _from_torchvision(name: str, weights: Path | None, num_classes: int | None) -> Opened:
@@ -251,9 +290,8 @@ def _from_torchvision(name: str, weights: Path | None, num_classes: int | None) 
     chosen = published[0] if weights is not None else models.get_model_weights(name).DEFAULT
     if weights is not None:
         chosen = next((entry for entry in published if entry.url.endswith(f"/{weights.name}")), chosen)
-
     make = partial(models.get_model, name)
-    net = _filled(f"torchvision:{name}", make, {"weights": chosen}, {"weights": None}, weights, num_classes)
+    net = _filled(f"torchvision:{name}", make, {"weights": chosen}, weights, num_classes)
     way = chosen.transforms()
     how: Any = way.interpolation.value
     native = Preprocessing(tuple(way.mean), tuple(way.std), way.resize_size[0], way.crop_size[0], how)
@@ -275,12 +313,7 @@ def takes_num_classes(spec: str) -> bool:
 
 
 def _filled(
-    spec: str,
-    make: Callable[..., nn.Module],
-    trained: dict[str, Any],
-    plain: dict[str, Any],
-    weights: Path | None,
-    num_classes: int | None,
+    spec: str, make: Callable[..., nn.Module], trained: dict[str, Any], weights: Path | None, num_classes: int | None
 ) -> nn.Module:
     """A library's network with its published weights, or with those of a file and as many classes as these have."""
     if weights is None:
@@ -288,8 +321,8 @@ def _filled(
             raise InputError(f"{spec} with num_classes={num_classes} has no trained head: give its weights")
         return load_published(f"the published weights of {spec}", partial(make, **trained))
     if num_classes is None:
-        num_classes = count_classes(make(**plain), weights)
-    net = make(**plain) if num_classes is None else make(**plain, num_classes=num_classes)
+        num_classes = count_classes(make(), weights)
+    net = make() if num_classes is None else make(num_classes=num_classes)
     load_weights(net, weights)
     return net
 
