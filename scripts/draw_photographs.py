@@ -3,9 +3,9 @@
     oodshape fit --model zoo:deit_tiny --weights WEIGHTS --images train --calibrate val-odd.txt --out guard.safetensors
     python scripts/draw_photographs.py --guard guard.safetensors --weights WEIGHTS
 
-The photographs are those of scikit-image's wheel (pip install scikit-image), the class names those of timm. `train` and
-`val-odd.txt` are 1,000 and 500 images of ImageNet. docs/measured/photographs.json keeps the decisions; `--stored` draws
-from that file alone, without a network.
+The photographs are those of scikit-image's wheel (pip install scikit-image). `train` has 1,000 images of ImageNet,
+`val-odd.txt` every second line of a sorted list of 1,000 validation images. docs/measured/photographs.json keeps the
+decisions; `--stored` draws from that file alone, without a network.
 """
 
 from __future__ import annotations
@@ -58,17 +58,14 @@ def photograph(name: str) -> Image.Image:
 
 def scored(guard: Guard, weights: str) -> list[dict[str, Any]]:
     """What network and guard say of every photograph."""
-    from timm.data import ImageNetInfo
-
-    names = ImageNetInfo()
     found = guard.explain([photograph(name) for name in PHOTOGRAPHS], model=MODEL, weights=weights)
     rows = []
     for name, why in zip(PHOTOGRAPHS, found, strict=True):
         best = why.guesses[0]
-        label = names.index_to_label_name(best.label) if isinstance(best.label, int) else best.label
-        words = names.label_name_to_description(label).partition(",")[0]
         decision = {"p_value": round(float(why.p_value), 4), "accepted": bool(why.accepted)}
-        rows.append({"file": name, "class": words, "confidence": round(float(best.probability), 3), **decision})
+        rows.append(
+            {"file": name, "class": str(best.label), "confidence": round(float(best.probability), 3), **decision}
+        )
     return rows
 
 
