@@ -15,10 +15,10 @@ import torch
 from folders_of_digits import write_odd_files
 from oodshape import InputError
 from oodshape.images.decode.preprocessing import CIFAR
-from oodshape.images.sources.image_files import ImageFolder
+from oodshape.images.sources.image_files import ImageFiles, ImageFolder
 from oodshape.images.sources.image_set import ArraySet
 from oodshape.images.sources.memory import SequenceImages
-from oodshape.images.sources.open_images import Listing, find_classes, open_images, stream_images
+from oodshape.images.sources.open_images import find_classes, open_images, stream_images
 
 N = 4
 COLOUR = np.random.default_rng(0).integers(256, size=(N, 9, 7, 3), dtype=np.uint8)
@@ -101,7 +101,7 @@ def test_paths_among_pictures_keep_their_names_and_identities(tmp_path: Path) ->
     images, listing = open_images([path, COLOUR[1]]), stream_images([path, COLOUR[1]])
     assert [name for name, _ in listing.pairs()] == [str(path), "image 1"]
     assert images.identities[0] == open_images([path]).identities[0]
-    assert isinstance(stream_images([path, str(path)]), Listing)
+    assert isinstance(stream_images([path, str(path)]), ImageFiles)
 
 
 def test_broken_ones_say_which_and_why(tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ from oodshape.guard.scoring.resumable_scores import identify_run, plan_shard
 from oodshape.guard.scoring.score_formats import Counts, check_format, merge_shards, write_scores
 from oodshape.images.decode.preprocessing import Preprocessing
 from oodshape.images.sources.image_set import Shard, limit_images
-from oodshape.images.sources.open_images import Given, Listing, open_images, stream_images
+from oodshape.images.sources.open_images import Given, open_images, stream_images
 from oodshape.methods.detector import Method
 from oodshape.metrics.conformal import images_needed
 from oodshape.networks.loading import OpenNet, override
@@ -109,9 +109,7 @@ def score(
     """
     begun, _ = time.monotonic(), start_ray()
     check_format(out)
-    listing = stream_images(images)
-    if isinstance(listing, Listing):
-        listing = listing.files(upright=False)  # one that has gone later is an error of its own, and moves no other
+    listing = stream_images(open_images(images))
     total = listing.count() or 0
     folder = out.with_name(f"{out.name}.shards")
     folder.mkdir(exist_ok=True)

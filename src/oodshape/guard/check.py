@@ -19,7 +19,7 @@ from oodshape.guard.scoring.score_images import score_given
 from oodshape.images.duplicates import find_copies_in_sketch, find_repeated
 from oodshape.images.sources.image_set import ImageSet, ImageSource, Subset
 from oodshape.images.sources.memory import check_prepared
-from oodshape.images.sources.open_images import Given, Listing, open_images, stream_images
+from oodshape.images.sources.open_images import Given, StandardInput, open_images, stream_images
 from oodshape.metrics.conformal import rejected_count_limits
 from oodshape.metrics.detection import Estimate
 from oodshape.metrics.registry import DEFAULT_METRICS, measure
@@ -182,7 +182,7 @@ def check_guard(
 def _reopen(checked: SetCheck, given: Given) -> ImageSet | None:
     """The images of a set, where they can be read again."""
     listing = checked.listing
-    if listing is None or (isinstance(listing, Listing) and listing.given == "-"):
+    if listing is None or isinstance(listing, StandardInput):
         return None
     return open_images(given if isinstance(given, Subset) else listing)
 

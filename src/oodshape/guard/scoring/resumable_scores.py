@@ -39,7 +39,7 @@ from oodshape.guard.scoring.score_images import make_rows, score_images, score_l
 from oodshape.guard.verdict import Scored
 from oodshape.images.decode.limits import Limits
 from oodshape.images.sources.image_set import ImageSource, Shard
-from oodshape.images.sources.open_images import Listing
+from oodshape.images.sources.open_images import StandardInput
 from oodshape.networks.loading import OpenNet
 
 
@@ -194,7 +194,7 @@ def _refuse(part: Path) -> None:
 
 def plan_shard(listing: ImageSource, shard: Shard, batch_size: int, guard: str) -> tuple[range, str]:
     """Plan one shard of the listed images: its rows, which are whole batches, and the note of its file."""
-    if isinstance(listing, Listing) and listing.given == "-":
+    if isinstance(listing, StandardInput):
         raise InputError("standard input cannot be read twice, so it has no shards; write the paths to a list")
     names, total = blake2b(digest_size=8), 0
     for path, _ in listing.pairs():

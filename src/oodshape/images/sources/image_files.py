@@ -65,7 +65,7 @@ class ImageFiles(IndexedImages):
         name: str,
         root: str | Path,
         names: Iterable[str],
-        labels: NDArray[np.int64],
+        labels: NDArray[np.int64] | None = None,
         *,
         classes: tuple[str, ...] = (),
         upright: bool = True,
@@ -73,7 +73,10 @@ class ImageFiles(IndexedImages):
     ) -> None:
         self.name, self.root, self.classes = name, str(root), classes
         self.names = names if isinstance(names, PackedTexts) else PackedTexts(names)
-        self.labels, self.upright, self.by_name = labels, upright, by_name
+        if not self.names:
+            raise InputError(f"{name} lists no image")
+        self.labels = np.full(len(self.names), -1, np.int64) if labels is None else labels
+        self.upright, self.by_name = upright, by_name
 
     def __len__(self) -> int:
         return len(self.names)
@@ -165,8 +168,7 @@ class ImageList(ImageFiles):
         """
         path = Path(path)
         root = path.parent if root is None else Path(root)
-        pairs = list(read_image_list(path))
-        files = [file for file, _ in pairs]
+        files, labels = pack_image_list(path)
         missing = [file for file in files if not os.path.isfile(os.path.join(root, file))]
         if missing:
             some = ", ".join(missing[:5]) + (" ..." if len(missing) > 5 else "")
@@ -174,7 +176,6 @@ class ImageList(ImageFiles):
                 f"{len(missing)} of the {len(files)} files in {path} do not lie in {root}: {some}; "
                 "root=... says where they are"
             )
-        labels = np.array([label for _, label in pairs], np.int64)
         super().__init__(name or path.stem, root, files, labels, upright=upright)
 
 
@@ -184,6 +185,18 @@ def label_by_folder(names: Sequence[str]) -> tuple[NDArray[np.int64], tuple[str,
     classes = () if "" in tops else tuple(sorted(set(tops)))
     number = {top: label for label, top in enumerate(classes)}
     return np.array([number.get(top, -1) for top in tops], np.int64), classes
+
+
+def pack_image_list(path: Path) -> tuple[PackedTexts, NDArray[np.int64]]:
+    """The paths in a text or CSV list, and their labels [N], without a pair in memory for each."""
+    labels = array("q")
+
+    def paths() -> Iterator[str]:
+        for file, label in read_image_list(path):
+            labels.append(label)
+            yield file
+
+    return PackedTexts(paths()), np.array(labels, np.int64)
 
 
 def read_image_list(path: Path) -> Iterator[tuple[str, int]]:
@@ -295,23 +308,14 @@ def _place(path: str) -> Place:
     return status.st_dev, status.st_ino
 
 
-def list_folder(folder: str) -> Iterator[tuple[str, int]]:
-    """The images below a folder, one by one."""
-    found = False
-    for place, _, files in _walk_folder(folder):
-        for file in files:
-            found = True
-            yield os.path.join(folder, place, file), -1
-    if not found:
-        raise no_image(folder)
-
-
-def match_glob(pattern: str) -> Iterator[tuple[str, int]]:
+def match_glob(pattern: str) -> list[str]:
     """The files that a glob matches, sorted, each once."""
     matches = sorted({path for path in _globbed(pattern) if os.path.isfile(path)})
+    if not matches and not glob.has_magic(pattern):
+        raise InputError(f"there is no file or folder {pattern}; a glob looks like 'photos/**/*.jpg'")
     if not matches:
         raise InputError(f"no file matches {pattern}")
-    return ((path, -1) for path in matches)
+    return matches
 
 
 def _globbed(pattern: str) -> Iterator[str]:

@@ -22,11 +22,11 @@ from oodshape.images.decode.limits import Limits
 from oodshape.images.decode.read import LargePicture
 
 Image = Any  # a PIL image, or a uint8 array [H, W] or [H, W, 3]; for a preprocessing also a `LargePicture`
-Pair = tuple[str, int]  # an image's name in rows and messages, and its label or number
+Pair = tuple[str, int]  # an image's name in rows and messages, and its number, where it has one
 
 
 class ImageSource(Protocol):
-    """Images in their order, for one pass: files that are listed while they are read, or any `IndexedImages`."""
+    """Images in their order, for one pass: `IndexedImages`, or paths that arrive on standard input."""
 
     @property
     def name(self) -> str:

@@ -1,17 +1,15 @@
 """Open any kind of image input: `open_images` as a data set, `stream_images` for a single pass.
 
-Folders, lists, globs, standard input, files and addresses become a `Listing`; tar files and Parquet columns become
-`ArchivedImages`; pictures, arrays, tensors, encoded bytes and data sets of them become `SequenceImages`.
+Folders, lists, globs, files and addresses become `ImageFiles`; tar files and Parquet columns become `ArchivedImages`;
+pictures, arrays, tensors, encoded bytes and data sets of them become `SequenceImages`. Paths on standard input are a
+`StandardInput` for a single pass.
 """
 
 from __future__ import annotations
 
-import glob
 import os
 import sys
-from array import array
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from inspect import getattr_static
 from itertools import islice
 from pathlib import Path
@@ -23,8 +21,15 @@ from oodshape.core.errors import InputError
 from oodshape.core.files import any_names, bounded_lines
 from oodshape.core.text import format_count
 from oodshape.images.decode.read import open_image
-from oodshape.images.sources import image_files
 from oodshape.images.sources.archives import PACKED, ArchivedImages, ParquetImages, TarImages
+from oodshape.images.sources.image_files import (
+    ImageFiles,
+    ImageFolder,
+    count_skipped,
+    label_by_folder,
+    match_glob,
+    pack_image_list,
+)
 from oodshape.images.sources.image_set import Image, ImageSet, ImageSource, IndexedImages, Pair
 from oodshape.images.sources.memory import SequenceImages, as_image, as_uint8, is_image, is_tensor, split_sample
 from oodshape.images.sources.storage import is_remote, list_remote_images, root_of
@@ -41,100 +46,58 @@ ACCEPTED = (
 )
 
 
-@dataclass(frozen=True)
-class Listing:
-    """Image files in their order, each with a label (-1: none), listed while they are read.
+class StandardInput:
+    """The image files whose paths stand on standard input, one a line; they are read while lines still arrive."""
 
-    `given` is a folder, a text or CSV list, a glob, an address such as s3://bucket/folder, `-` for standard input (one
-    path a line), an image file, or several paths. The paths of a list are relative to the list's folder.
-    """
-
-    given: str | tuple[str, ...]
-
-    @property
-    def is_list(self) -> bool:
-        """Whether it is a text or CSV file that lists images."""
-        given = self.given
-        return isinstance(given, str) and given.lower().endswith(LISTS) and os.path.isfile(given)
+    name = "standard input"
 
     def pairs(self) -> Iterator[Pair]:
-        """(path, label) one by one."""
-        given = self.given
-        if isinstance(given, tuple):
-            return ((path, -1) for path in given)
-        if given == "-":
-            lines = bounded_lines(any_names(sys.stdin), self.name)
-            return ((line.rstrip("\r\n"), -1) for line in lines if line.strip())
-        if is_remote(given):
-            root, names = list_remote_images(given)
-            return ((f"{root}/{name}", -1) for name in names)
-        if os.path.isdir(given):
-            return image_files.list_folder(given)
-        if os.path.isfile(given):
-            return image_files.read_image_list(Path(given)) if self.is_list else iter([(given, -1)])
-        if glob.has_magic(given):
-            return image_files.match_glob(given)
-        raise InputError(f"there is no file or folder {given}; a glob looks like 'photos/**/*.jpg'")
+        """(path, -1) one by one."""
+        lines = bounded_lines(any_names(sys.stdin), self.name)
+        return ((line.rstrip("\r\n"), -1) for line in lines if line.strip())
 
-    @property
-    def name(self) -> str:
-        """A short name for messages: the folder's or the file's."""
-        if isinstance(self.given, tuple):
-            return format_count(len(self.given), "image")
-        if is_remote(self.given):
-            return self.given.rstrip("/").rpartition("/")[2]
-        return "standard input" if self.given == "-" else os.path.basename(os.path.realpath(self.given))
-
-    def count(self) -> int | None:
-        """The number of images; None for standard input, which cannot be read twice."""
-        return None if self.given == "-" else sum(1 for _ in self.pairs())
-
-    def _file(self, path: str) -> str:
-        """Where a listed path lies."""
-        return os.path.join(os.path.dirname(str(self.given)), path) if self.is_list and not is_remote(path) else path
+    def count(self) -> None:
+        """None: standard input cannot be read twice."""
 
     def read(self, pair: Pair, *, upright: bool) -> Image:
-        """The image of a listed path as a preprocessing takes it."""
-        return open_image(self._file(pair[0]), upright=upright)
+        """The image of a path as a preprocessing takes it."""
+        return open_image(pair[0], upright=upright)
 
-    def files(self, *, upright: bool) -> image_files.ImageFiles:
-        """The images as a data set, listed once; class folders give labels, and their names are its `classes`."""
-        given = self.given
-        if isinstance(given, str) and os.path.isdir(given):
-            return image_files.ImageFolder(given, name=self.name, upright=upright)
-        if isinstance(given, str) and is_remote(given):
-            root, names = list_remote_images(given)
-            labels, classes = image_files.label_by_folder(names)
-            return image_files.ImageFiles(self.name, root, names, labels, classes=classes, upright=upright)
-        root, below = os.path.dirname(given) if isinstance(given, str) and self.is_list else "", ""
-        if isinstance(given, str) and not os.path.isfile(given) and glob.has_magic(given):
-            root = below = root_of(given)  # a glob's images are known by their paths from its folder
-        listed = array("q")
 
-        def paths() -> Iterator[str]:  # one by one: millions of pairs would need much memory for a moment
-            for path, label in self.pairs():
-                listed.append(label)
-                yield os.path.relpath(path, below) if below else path
+def list_files(given: str, *, upright: bool = False) -> ImageFiles:
+    """The files of a folder, a text or CSV list, an address, a glob, or a single one, listed once.
 
-        found = image_files.PackedTexts(paths())
-        if not found:
-            raise InputError(f"{self.name} lists no image")
-        return image_files.ImageFiles(
-            self.name, root, found, np.array(listed, np.int64), upright=upright, by_name=self.is_list
-        )
+    Class folders give labels, and their names are the `classes`. The paths of a list are relative to its folder.
+    """
+    name, is_file = os.path.basename(os.path.realpath(given)), os.path.isfile(given)
+    if os.path.isdir(given):
+        return ImageFolder(given, name=name, upright=upright)
+    if is_remote(given):
+        root, names = list_remote_images(given)
+        labels, classes = label_by_folder(names)
+        short = given.rstrip("/").rpartition("/")[2]
+        return ImageFiles(short, root, names, labels, classes=classes, upright=upright)
+    if is_file and given.lower().endswith(LISTS):
+        listed, labels = pack_image_list(Path(given))
+        return ImageFiles(name, os.path.dirname(given), listed, labels, upright=upright, by_name=True)
+    root = "" if is_file else root_of(given)  # a glob's images are known by their paths from its folder
+    paths = [given] if is_file else match_glob(given)
+    return ImageFiles(name, root, (os.path.relpath(path, root) if root else path for path in paths), upright=upright)
 
 
 def check_paths(images: str) -> None:
     """Refuse a path that does not exist; everything else is read later."""
     archive = images.lower().endswith((".tar", *PACKED, *PARQUET))
-    if not (archive or images == "-" or is_remote(images)):
-        Listing(images).pairs()
+    if not (archive or images == "-" or is_remote(images) or os.path.exists(images)):
+        match_glob(images)
 
 
 def stream_images(images: Given) -> ImageSource:
     """Open images of any kind for a single pass; inputs that cannot be images are refused now."""
-    found = _decided(images)
-    return found if isinstance(found, (Listing, IndexedImages)) else SequenceImages(found, found.name)
+    if isinstance(images, StandardInput) or (isinstance(images, str) and images == "-"):
+        return StandardInput()
+    found = open_images(images)
+    return found if isinstance(found, IndexedImages) else SequenceImages(found, found.name)
 
 
 def open_images(images: Given, *, upright: bool | None = None) -> ImageSet:
@@ -143,18 +106,16 @@ def open_images(images: Given, *, upright: bool | None = None) -> ImageSet:
     None: not rotated, except for sets with their own setting (`ImageFolder`, `ImageList`).
     """
     found = _decided(images, upright=bool(upright))
-    if isinstance(found, Listing):
-        return found.files(upright=bool(upright))
-    if isinstance(found, (image_files.ImageFiles, ArchivedImages)) and upright not in (None, found.upright):
+    if isinstance(found, (ImageFiles, ArchivedImages)) and upright not in (None, found.upright):
         return found.turned(bool(upright))
     return found
 
 
 def describe_skipped(images: Given) -> list[str]:
     """Describe the files of a folder that are not images, in at most one line."""
-    given = images.given if isinstance(images, Listing) else images
+    given = images.root if isinstance(images, ImageFolder) else images
     folder = os.fspath(given) if isinstance(given, (str, os.PathLike)) and os.path.isdir(given) else ""
-    return [line for line in [image_files.count_skipped(folder)] if line] if folder else []
+    return [line for line in [count_skipped(folder)] if line] if folder else []
 
 
 def in_column(images: str | None, column: str | None) -> Given:
@@ -171,9 +132,11 @@ def find_classes(images: ImageSet) -> tuple[str, ...]:
     return tuple(getattr(images, "classes", ()))
 
 
-def _decided(images: Given, *, upright: bool = False) -> Listing | ImageSet:
-    if isinstance(images, (Listing, IndexedImages)):
+def _decided(images: Given, *, upright: bool) -> ImageSet:
+    if isinstance(images, IndexedImages):
         return images
+    if isinstance(images, StandardInput):
+        return ImageFiles(images.name, "", (path for path, _ in images.pairs()), upright=upright)
     if isinstance(images, (str, os.PathLike)):
         return _of_path(os.fspath(images), upright)
     if is_image(images):
@@ -194,16 +157,18 @@ def _has(images: Any, name: str) -> bool:
     return getattr_static(images, name, None) is not None or hasattr(images, name)
 
 
-def _of_path(given: str, upright: bool) -> Listing | ArchivedImages:
+def _of_path(given: str, upright: bool) -> ImageSet:
     """By the ending: archives and tables, wherever they lie; else files or an address."""
+    if given == "-":
+        return _decided(StandardInput(), upright=upright)
     if not os.path.isdir(given) and given.lower().endswith((".tar", *PACKED)):
         return TarImages(given, upright=upright)
     if not os.path.isdir(given) and given.lower().endswith(PARQUET):
         return ParquetImages(given, upright=upright)
-    return Listing(given)
+    return list_files(given, upright=upright)
 
 
-def _of_items(images: Iterable[Any], upright: bool) -> Listing | SequenceImages:
+def _of_items(images: Iterable[Any], upright: bool) -> ImageFiles | SequenceImages:
     """A list of paths, or of images of any kind."""
     items: list[Any] = []
     for place, item in enumerate(images):
@@ -214,9 +179,10 @@ def _of_items(images: Iterable[Any], upright: bool) -> Listing | SequenceImages:
         if isinstance(image, np.ndarray) or is_tensor(image):
             as_image(image, upright=False)
         items.append(item)
+    name = format_count(len(items), "image")
     if all(isinstance(item, (str, os.PathLike)) for item in items):
-        return Listing(tuple(map(os.fspath, items)))
-    return SequenceImages(items, format_count(len(items), "image"), upright=upright)
+        return ImageFiles(name, "", map(os.fspath, items), upright=upright)
+    return SequenceImages(items, name, upright=upright)
 
 
 def _stacked(images: Any) -> tuple[Any, str]:
