@@ -26,7 +26,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     words = ("fit", "--parts", "part-*.safetensors", "--calibrate", "val", "--method", "energy", "--cache", "none")
     run = call(*words, *MODEL, "--out", "guard.safetensors", cwd=root)
     assert (run.returncode, run.stderr) == (0, "")
-    assert "guarantee: expected false rejection rate <= 5 % (split conformal, n = 60" in run.stdout
+    assert "guarantee: expected false rejection rate <= 5 % (split conformal; 99 % range for n = 60 " in run.stdout
     return root
 
 

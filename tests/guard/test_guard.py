@@ -227,7 +227,7 @@ def test_a_loose_guard_becomes_a_promise_with_images_only(digits: Path) -> None:
     with pytest.raises(InputError, match=r"\d+ of the \d+ calibration images are training images too"):
         loose.calibrate(digits / "train", progress=False)
     held = loose.calibrate(digits / "val", progress=False)
-    assert held.guarantee.startswith("expected false rejection rate <= 5 % (split conformal, n = 150;")
+    assert held.guarantee.startswith("expected false rejection rate <= 5 % (split conformal; 99 % range for n = 150 ")
     assert held.detector.n_train == loose.detector.n_train
 
 

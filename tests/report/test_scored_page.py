@@ -82,7 +82,7 @@ def test_the_slider_counts_every_image(shown: Opened, made: tuple[Path, Check]) 
         limit = np.sort(check.guard.detector.calibration)[int(alpha * (len(check.guard.detector.calibration) + 1)) - 1]
         assert float(re.search(r"threshold (\S+)\.", said)[1]) == pytest.approx(limit, rel=0.006)
         assert shown.page.is_visible("#back") == (alpha != 0.05)
-    assert shown.page.inner_text("#command").startswith("oodshape calibrate guard.safetensors --alpha 0.3 ")
+        assert shown.page.inner_text("#command").startswith(f"oodshape calibrate guard.safetensors --alpha {alpha} ")
     shown.page.click("#back")
     assert "alpha 5 %" in shown.page.inner_text("#said")
 

@@ -40,7 +40,7 @@ def calibrate(
     Args:
         guard: The guard: a file that fit or export wrote.
         images: The calibration set: images that the network was NOT trained on: {IMAGES}.
-        alpha: Bound on the expected false rejection rate [default: as before].
+        alpha: Upper bound on the expected fraction of ID images that are rejected by mistake [default: as before].
         per_class: One threshold per predicted class, or one for all; as before.
         model: The guard's network, as given to fit; not needed for zoo:NAME.
         out: The file to write [default: the same file].

@@ -47,7 +47,7 @@ def fit(
         out: The file to write, such as guard.safetensors.
         calibrate: The calibration set: images that the network was NOT trained on.
         method: A method of `oodshape methods`, or package.module:Name; auto selects and fuses several.
-        alpha: Bound on the expected false rejection rate.
+        alpha: Upper bound on the expected fraction of ID images that are rejected by mistake.
         per_class: Calibrate one threshold per predicted class.
         classes: Class names, one per line [default: the class folders' names, if they fit]. CLIP and SigLIP need them.
         prompt: For CLIP and SigLIP: the prompt; {} is replaced by the class name.

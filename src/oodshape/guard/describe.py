@@ -162,11 +162,11 @@ def describe_guarantee(held_out: bool, n: int, alpha: float, *, per_class: bool)
     """Describe in one line what a threshold from n calibration scores guarantees."""
     if not held_out:
         return NO_GUARANTEE
-    rate, made = f"expected false rejection rate <= {100 * alpha:g} %", f"split conformal, n = {n:,}"
+    rate, made = f"expected false rejection rate <= {100 * alpha:g} %", f"n = {n:,} calibration images"
     if per_class:
-        return f"{rate} within each class with a threshold of its own, and in all other classes together ({made})"
+        return f"{rate} within each class with its own threshold, and in all others together (split conformal, {made})"
     low, high = (100 * limit for limit in conformal.rejection_rate_limits(n, alpha))
-    return f"{rate} ({made}; 99 % range for this calibration set {low:.1f}-{high:.1f} %)"
+    return f"{rate} (split conformal; 99 % range for {made}: {low:.1f}-{high:.1f} %)"
 
 
 def acceptance_rates(
@@ -193,13 +193,13 @@ def describe_selection(guard: Guarded) -> list[str]:
     if not fusion["ranking"]:
         why = "; ".join(fusion["notes"]) or "it had no proxy set to select by"
         return [f"{method} uses {names}", f"why: {why}"]
-    ranking = fusion["ranking"]
-    best = [100 * value for name, (ranked, value) in zip(components, ranking, strict=False) if name == ranked]
+    ranking, count = fusion["ranking"], fusion["best"]
+    best = ", ".join(f"{name} {100 * value:.1f} %" for name, value in ranking[:count])
     fused = ", fused by their p-values" if len(components) > 1 else ""
     return [
         f"{method} uses {names}{fused}",
-        f"used: best {len(best)} of {len(ranking)} candidates by proxy AUROC ({best[-1]:.1f} to {best[0]:.1f} %); "
-        f"added by rule: {', '.join(components[len(best) :]) or 'none'}; proxies: {', '.join(fusion['proxies'])}",
+        f"used: best {count} of {len(ranking)} candidates by proxy AUROC ({best}); "
+        f"always added: {', '.join(components[count:]) or 'none'}; proxies: {', '.join(fusion['proxies'])}",
         *(f"note: {note}" for note in fusion["notes"]),
     ]
 

@@ -121,7 +121,7 @@ class Guard(Fitted):
             calibrate: The calibration set: in-distribution images that the network was not trained on. Without it
                 the threshold comes from a part of the training images, and there is no guarantee.
             method: A name from `METHODS`, or a `Method`; `auto` selects and fuses several.
-            alpha: Bound on the expected false rejection rate.
+            alpha: Upper bound on the expected fraction of ID images that are rejected by mistake.
             per_class: Calibrate one threshold for each predicted class.
             preprocessing: Preprocessing in place of the model's own.
             classes: Names of the classes, in the network's order. A model that compares images with texts (CLIP,
@@ -208,7 +208,7 @@ class Guard(Fitted):
                 trained on it: the guard cannot check this, and without it the guarantee is void. Without images, the
                 previous calibration scores give the threshold of another `alpha`, and no model is needed.
             model: The guard's network; a guard of a `zoo:` network opens it by itself.
-            alpha: Bound on the expected false rejection rate.
+            alpha: Upper bound on the expected fraction of ID images that are rejected by mistake.
             per_class: Whether each predicted class has its own threshold.
 
         Returns:

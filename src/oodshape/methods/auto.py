@@ -157,7 +157,8 @@ class Auto(ScoreRecipe):
         contrasted = partial(contrast_images, train, self.share)
         fusion = fuse_tried(tried, fused, fitting, selection, train.proxy[1:], contrasted)
         values = tuple(tried.aurocs[name] for name, _ in tried.ranking)
-        return replace(fusion, ranking=tried.ranking, proxies=tried.proxies, values=values, notes=notes)
+        fusion = replace(fusion, ranking=tried.ranking, proxies=tried.proxies, values=values, notes=notes)
+        return replace(fusion, best=min(recipe.fuse, len(fused)))
 
 
 @dataclass(frozen=True)

@@ -145,7 +145,7 @@ class Detector(FittedSlots):
         n_train: Number of training images.
         classes: Number of classes of the head.
         calibration: Calibration scores, ascending.
-        alpha: Bound on the expected false rejection rate.
+        alpha: Upper bound on the expected fraction of ID images that are rejected by mistake.
         groups: Predicted class of each calibration score, for thresholds per class.
     """
 
@@ -246,7 +246,7 @@ class Detector(FittedSlots):
 
         Args:
             held_out: Features or outputs of ID images, or their scores.
-            alpha: Bound on the expected false rejection rate.
+            alpha: Upper bound on the expected fraction of ID images that are rejected by mistake.
             per_class: Set a threshold for each predicted class with enough images, so that the guarantee holds within
                 the class. The other classes share a threshold; if they have too few images together, the smallest class
                 with enough images joins them.

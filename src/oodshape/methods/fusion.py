@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from oodshape.core.errors import InputError
-from oodshape.core.values import Ascending, Fraction, Sizes
+from oodshape.core.values import Ascending, AtLeast, Fraction, Sizes
 from oodshape.features.kernels import look_up, search_sorted
 from oodshape.methods.detector import Detector
 from oodshape.methods.slots import Evidence, FittedHead, FittedScore, Shape
@@ -132,6 +132,7 @@ class Fusion(FittedScore):
     ranking: tuple[tuple[str, float], ...] = ()  # every candidate with its mean proxy AUROC, best first
     proxies: tuple[str, ...] = ()  # descriptions of the proxy sets
     values: tuple[tuple[float, ...], ...] = ()  # for every candidate of the ranking, its AUROC on each proxy set
+    best: Annotated[int, AtLeast(0)] = 0  # how many components are the best of the ranking; the others are always added
     notes: tuple[str, ...] = ()  # what could not be done, and why
     sums: Reference | None = None  # sum L and ...
     minima: Reference | None = None  # ... min L of the selection images; None where there is only one component

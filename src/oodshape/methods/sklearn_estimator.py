@@ -46,7 +46,7 @@ class OODEstimator(OutlierMixin, BaseEstimator):  # type: ignore[misc]  # scikit
         method: An id from `METHODS`, or a `Method`.
         weight: [C, M] weight of the network's head.
         bias: [C] bias of the network's head.
-        alpha: Bound on the expected false rejection rate.
+        alpha: Upper bound on the expected fraction of ID images that are rejected by mistake.
         calibration: Fraction of X that is kept from fitting and sets the threshold (split conformal).
         n_clusters: Number of k-means centres.
         random_state: Seed.

@@ -58,7 +58,7 @@ def recalibrate(
         guarded: The exported file.
         out: The file to write; it may be the same.
         images: The calibration set, which the network must not have been trained on; None: the scores in the file.
-        alpha: Bound on the expected false rejection rate; None: as before.
+        alpha: Upper bound on the expected fraction of ID images that are rejected by mistake; None: as before.
         run: Batch size, workers and progress.
 
     Raises:

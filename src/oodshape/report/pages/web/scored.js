@@ -47,9 +47,8 @@ function tell() {
   document.getElementById("alpha").setAttribute("aria-valuetext",
     `alpha ${percentOf(alpha)}; ${DATA.sets.map((set) => sentence(set).textContent).join(" ")}`);
   document.getElementById("back").hidden = state.tick === own;
-  const next = state.tick === own ? Math.min(0.5, Number((2 * alpha).toPrecision(2))) : alpha;
   document.getElementById("command").textContent =
-    `oodshape calibrate ${DATA.guard} --alpha ${next} --out alpha-${next}.safetensors`;
+    `oodshape calibrate ${DATA.guard} --alpha ${alpha} --out alpha-${alpha}.safetensors`;
 }
 
 async function copyCommand(event) {
