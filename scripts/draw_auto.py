@@ -18,6 +18,7 @@ from oodshape.benchmark.bench_model import BenchOptions
 from oodshape.benchmark.spec import Benchmark
 from oodshape.core.files import replacing
 from oodshape.images.datasets.digits import load_digits_sets
+from oodshape.report.method_styles import display_name
 from oodshape.report.palette import TEXT
 from oodshape.studies.load_networks import load_benchmark
 from oodshape.studies.plotting import (
@@ -70,11 +71,18 @@ def main() -> None:
             "auto (rings: fused)", (0.01, fused), (0, 3), xycoords=("axes fraction", "data"), textcoords="offset points"
         )
         axes.set(
-            xlabel=f"held-out ID images against scrambled ones: AUROC (%),\n{TOWARDS}; dotted: x = y",
+            xlabel=f"ID images against scrambled ones: AUROC (%),\n{TOWARDS}; dotted: x = y",
             ylabel=f"real OOD sets: mean AUROC (%),\n{TOWARDS}",
         )
         add_family_legend(figure, [point.name for point in points], {})
         name_points(axes, points)
+        named = [text.get_text() for text in axes.texts]
+        for point in points:
+            name = display_name(point.name)
+            if point.ring and name not in named:  # one among many: its name stands apart, with a line
+                look = {"arrowstyle": "-", "color": TEXT, "linewidth": 0.5, "shrinkA": 0, "shrinkB": 4}
+                place = {"textcoords": "offset points", "fontsize": 6, "ha": "center"}
+                axes.annotate(name, (point.x, point.y), (-28, 22), arrowprops=look, **place)
         folder.mkdir(parents=True, exist_ok=True)
         with replacing(folder / "auto.svg") as temporary:
             figure.savefig(temporary, format="svg", metadata={"Date": None})

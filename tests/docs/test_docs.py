@@ -254,7 +254,7 @@ def test_a_method_of_ones_own_is_a_file_and_runs(tmp_path: Path, monkeypatch: py
 @pytest.mark.usefixtures("folders", "kept")
 @pytest.mark.filterwarnings("ignore:no method separates", "ignore:the network gives")  # it is not trained
 def test_python_runs(page: str, net: torch.nn.Module, capsys: pytest.CaptureFixture[str]) -> None:
-    names: dict[str, object] = {"net": net}
+    names: dict[str, object] = {"net": net, "other_net": net}
     for name in ("train", "test", "svhn", "lsun"):
         data = TensorDataset(torch.rand(60, 3, 24, 24), torch.randint(2, (60,)))
         names[f"{name}_loader"] = DataLoader(data, batch_size=20)
