@@ -16,7 +16,7 @@ from oodshape import Guard, GuardedFile, InputError, Preprocessing
 from oodshape.guard.export.edit_onnx import DATA_LOCATION, EXTERNAL_DATA, FUNCTIONS, HEX, MESSAGES, START, add_checksum
 from oodshape.guard.export.recalibrate import recalibrate
 from oodshape.images.datasets.digits import load_digits_sets
-from oodshape.images.decode.read import read_image
+from oodshape.images.decode.read import open_image
 
 onnx = pytest.importorskip("onnx")
 for library in ("onnxscript", "onnxruntime"):
@@ -49,7 +49,7 @@ def test_pixels_are_those_of_the_library(how: Preprocessing, upright: bool, expo
     pictures["16 bits"] = PIL.Image.fromarray(np.arange(400, dtype=np.uint16).reshape(20, 20) * 160)
     for mode, picture in pictures.items():
         picture.save(path := tmp_path / f"{mode}.png", exif=exif)
-        image = read_image(path, upright=upright)
+        image = open_image(path, upright=upright)
         for given in (path, str(path), path.read_bytes()):
             np.testing.assert_array_equal(guarded.pixels(given), how.pixels(image), err_msg=mode)
         ours, theirs = guarded.prepared([path]), how.batch([image]).numpy()
