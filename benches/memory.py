@@ -26,7 +26,6 @@ from harness import THREADS, WIDTH, Ratio, check, made, measured, timed_once, wr
 from oodshape import METHODS, Features, Head, Method, fit_all
 from oodshape.features import features, kernels, moments
 from oodshape.features.feature_stats import RunningStats
-from oodshape.features.moments import Bank
 from oodshape.features.sum_kernels import Scatter
 from oodshape.methods import auto
 from oodshape.methods.scores import mahalanobis
@@ -47,7 +46,6 @@ SECTIONS: dict[str, list[tuple[Any, str]]] = {
         (mahalanobis, "invert_upper"),
     ],
     "histogram": [(RunningStats, "add"), (RunningStats, "result")],
-    "bank": [(Bank, "add"), (Bank, "result")],
     "finite values": [(kernels, "first_bad_row")],
     "scoring": [(auto, "score_each")],
 }

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+
 import numpy as np
 import pytest
 import torch
@@ -94,3 +96,14 @@ def test_fingerprint_is_of_values_and_shape_not_of_type() -> None:
     other = weight.copy()
     other[0, 0] += 1e-3
     assert Features.from_arrays(Z, (other, bias)).head.fingerprint != same.head.fingerprint
+
+
+def test_a_head_is_a_copy_and_is_hashed_when_it_is_compared_with_another() -> None:
+    weight = HEAD[0].copy()
+    train = Features.from_arrays(Z, (weight, HEAD[1]))
+    detector = METHODS["nci"].fit(train)
+    weight += 1.0
+    detector.score(train)
+    assert "data" not in vars(detector.fingerprint)
+    assert detector.fingerprint == Features.from_arrays(Z, HEAD).head.fingerprint
+    assert pickle.loads(pickle.dumps(detector)) == detector

@@ -97,7 +97,8 @@ class BenchModel:
     @property
     def fingerprint(self) -> str:
         """What identifies the network, or the head of features."""
-        return self.features["train"].head.fingerprint if self.network is None else self.network.fingerprint
+        found = self.features["train"].head if self.network is None else self.network
+        return str(found.fingerprint)
 
     def prepares(self, name: str) -> Preprocessing:
         """How the images of a set are prepared."""

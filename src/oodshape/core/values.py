@@ -17,6 +17,7 @@ import json
 import sys
 import types
 import warnings
+from collections import UserString
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property, wraps
 from numbers import Integral, Real
@@ -435,7 +436,7 @@ def encode_value(value: Any, tensors: dict[str, np.ndarray[Any, Any]], name: str
         return {"tensor": name}
     if isinstance(value, (tuple, list)):
         return [encode_value(item, tensors, f"{name}.{i}") for i, item in enumerate(value)]
-    return value
+    return str(value) if isinstance(value, UserString) else value
 
 
 def decode_value(data: Json, tensors: dict[str, np.ndarray[Any, Any]], *, trust_code: bool = False) -> Any:

@@ -15,7 +15,7 @@ from oodshape.core.values import Ascending, AtLeast, Sizes, Value
 from oodshape.features import kernels
 from oodshape.features.chunks import Chunked, check_finite
 from oodshape.features.kernels import COARSE, FINE
-from oodshape.networks.head import Head
+from oodshape.networks.head import Fingerprint, Head
 
 Array = NDArray[Any]
 LARGEST = {16: np.float64(np.finfo(np.float16).max), 32: np.float64(np.finfo(np.float32).max)}
@@ -71,7 +71,7 @@ class FeatureStats(Value):
         impacts: [B] sum of w_max z in each bin.
     """
 
-    head: str  # the fingerprint of the head that gave w_max
+    head: Fingerprint | str  # the fingerprint of the head that gave w_max
     bits: Literal[16, 32]  # 16: a bin is one value; 32: a bin is a range of values
     shift: Annotated[int, AtLeast(0)]  # how many low bits share a bin
     n: Annotated[int, AtLeast(1)]

@@ -21,7 +21,7 @@ from oodshape.features.chunks import RowSubset, as_tensor, check_finite
 from oodshape.features.extraction import Extraction
 from oodshape.features.feature_stats import FeatureStats, RunningStats, interpolate
 from oodshape.features.kernels import bracket, interval_sums
-from oodshape.features.moments import SCATTERS, Moments, RunningMoments
+from oodshape.features.moments import SCATTERS, Moments, RunningMoments, pick_bank
 from oodshape.features.sum_kernels import add_columns
 from oodshape.features.tensor_batches import ExtractedTensors, extract_tensors
 from oodshape.images import identity
@@ -413,6 +413,8 @@ class Features:
         Returns:
             The quantile.
         """
+        if self.half and self._stats is not None:  # each value has a bin of its own
+            return self._stats.quantile(q)
         if q not in self._quantiles:
             values, found = self._sorted_sample, None
             # the values of a row differ, so it counts as 16 images: wider limits cost time, a miss another pass
@@ -490,7 +492,11 @@ class Features:
         """
         known = frozenset() if self._moments is None else frozenset(self._moments.parts)
         if self._moments is None or needs - known:
-            more = self._collected(needs - known, stats=stats)
+            picked = pick_bank(self._values, self.identities) if "bank" in needs - known else {}
+            if picked and needs - known == {"bank"}:
+                self.check_finite()
+            more = self._collected(needs - known - picked.keys(), stats=stats)
+            more = more.holding({**more.parts, **picked})
             self._moments = more if self._moments is None else self._moments.combine(more)
         return self._moments
 

@@ -17,11 +17,11 @@ from torch import Tensor
 
 from oodshape.core.errors import InputError, unknown
 from oodshape.core.values import AtLeast, check_fields, check_sizes, freeze_array
-from oodshape.features.chunks import Chunked, check_finite
+from oodshape.features.chunks import Chunked, RowSubset, as_tensor, check_finite
 from oodshape.features.kernels import TINY, normalise_rows
 from oodshape.features.sum_kernels import Scatter, add_by_class, add_sorted, add_squares, merge_scatters, row_lengths
 from oodshape.images import identity
-from oodshape.networks.head import Head
+from oodshape.networks.head import Fingerprint, Head
 
 Array = NDArray[Any]
 BANK = 5000  # images that a bank keeps at most
@@ -177,24 +177,13 @@ class Bank:
     that share a number (parts whose rows were numbered alike): both count.
     """
 
-    def __init__(self, width: int, *, half: bool = False, coming: identity.Keys | None = None) -> None:
-        """An empty bank for rows of the given width, in float16 where they come so.
-
-        Where the keys of all rows that are `coming` are given and differ, each row that stays has its place from the
-        start: it is copied once.
-        """
-        known = np.zeros(0, np.uint64) if coming is None else np.sort(coming)
-        self._planned = len(known) > 0 and bool((known[1:] > known[:-1]).all())
-        self._keys = known[: BANK if self._planned else 0]
-        self._kept = np.empty((len(self._keys), width), np.float16 if half else np.float32)
+    def __init__(self, width: int, *, half: bool = False) -> None:
+        """An empty bank for rows of the given width, in float16 where they come so."""
+        self._keys = np.zeros(0, np.uint64)
+        self._kept = np.empty((0, width), np.float16 if half else np.float32)
 
     def add(self, keys: identity.Keys, rows: Array) -> None:
         """Add rows; if the bank is full, the rows with the largest keys are dropped."""
-        if self._planned:
-            places = np.minimum(np.searchsorted(self._keys, keys), len(self._keys) - 1)
-            for row in np.flatnonzero(self._keys[places] == keys):
-                self._kept[places[row]] = rows[row]
-            return
         if len(self._keys) == BANK:  # spares the sorting of all the others
             below = keys <= self._keys[-1]
             keys, rows = keys[below], rows[below]
@@ -205,6 +194,15 @@ class Bank:
     def result(self) -> tuple[identity.Keys, Array]:
         """([B] keys, ascending, and [B, M] their rows)."""
         return self._keys, self._kept
+
+
+def pick_bank(values: Any, identities: identity.Keys) -> dict[str, Any]:
+    """The parts of the bank of an array's rows, which are read when they are used; none if two are of one image."""
+    keys = identity.draw_keys(identities, SEED, "bank")
+    order = np.argsort(keys, kind="stable")
+    if not np.diff(keys[order]).all():
+        return {}
+    return {"bank_keys": keys[order[:BANK]], "bank": RowSubset(values, torch.from_numpy(order[:BANK]))}
 
 
 def _distinct(keys: identity.Keys, rows: Array) -> NDArray[np.int64]:
@@ -253,7 +251,7 @@ class Moments:
         parts: Arrays by the name of the statistic.
     """
 
-    head: str  # the fingerprint of the head that predicted
+    head: Fingerprint | str  # the fingerprint of the head that predicted
     n: Annotated[int, AtLeast(1)]
     parts: dict[str, Array]
 
@@ -320,7 +318,7 @@ class Moments:
         Returns:
             All statistics.
         """
-        return self._holding({**self.parts, **other.parts})
+        return self.holding({**self.parts, **other.parts})
 
     def without(self, names: frozenset[str]) -> Moments:
         """Leave out some statistics.
@@ -331,10 +329,10 @@ class Moments:
         Returns:
             The other statistics.
         """
-        return self._holding({name: part for name, part in self.parts.items() if OWNERS.get(name, name) not in names})
+        return self.holding({name: part for name, part in self.parts.items() if OWNERS.get(name, name) not in names})
 
-    def _holding(self, parts: dict[str, Array]) -> Moments:
-        """The same with other parts, each of which was checked before: to read them again takes time."""
+    def holding(self, parts: dict[str, Array]) -> Moments:
+        """The same with other parts, of features that were checked: to read them again takes time."""
         made = copy(self)
         object.__setattr__(made, "parts", parts)
         for name in () if "bank" in parts else ("directions", "outputs"):
@@ -360,8 +358,9 @@ class Moments:
         Returns:
             An iterator over [n, M] float32 features.
         """
-        for part in torch.split(torch.from_numpy(self.parts["bank"]), AT_ONCE):
-            yield part.float()
+        rows = self.parts["bank"]
+        for first in range(0, rows.shape[0], AT_ONCE):
+            yield as_tensor(rows[first : first + AT_ONCE]).float().cpu()
 
     def bank_outputs(self, head: Head) -> tuple[Tensor, Tensor]:
         """Return the energies and the largest logits of the bank, computed once for all methods.
@@ -439,7 +438,7 @@ class RunningMoments:
             for name in sorted(needs & SCATTERS.keys())
         }
         self.keys = identity.draw_keys(features.identities, SEED, "bank") if "bank" in needs else None
-        self.bank = None if self.keys is None else Bank(head.width, half=features.half, coming=self.keys)
+        self.bank = None if self.keys is None else Bank(head.width, half=features.half)
 
     def add(self, first: int, raw: Tensor, classes: Tensor, logits: Tensor | None = None) -> None:
         """Add the rows from number `first` on, as stored, and where they are known their logits."""

@@ -375,8 +375,8 @@ class Detector(FittedSlots):
         said = {"value": encode_value(self, tensors, "detector")} | {
             k: encode_value(v, tensors, k) for k, v in more.items()
         }
-        header = {"method": repr(self.method), "head": self.fingerprint} | {k: json.dumps(v) for k, v in said.items()}
-        files.save_file(path, "detector", header, tensors)
+        about = {"method": repr(self.method), "head": str(self.fingerprint)}
+        files.save_file(path, "detector", about | {k: json.dumps(v) for k, v in said.items()}, tensors)
 
     @classmethod
     def load(cls, path: str | Path, *, trust_code: bool = False) -> Detector:

@@ -55,7 +55,7 @@ class GuardedNet(nn.Module):
         classes = self.tap.out_features
         if threshold.shape not in ((1,), (classes,)):
             raise InputError(f"threshold must have shape [1] or [{classes}], got {list(threshold.shape)}")
-        own = Head.of((self.tap.weight, self.tap.bias))
+        own = Head.view((self.tap.weight, self.tap.bias))
         self.shape, self.head, self.scorer = detector.shape.traced(), detector.head.traced(), detector.scorer.traced()
         bound = self.head.bind(own)
         self.rebound = bound is not own
@@ -173,7 +173,7 @@ def wrap_network(
     layers = list_linears(inner)
     for name in layers if head is None else [head] if head in layers else []:
         with eval_mode(layers[name]):
-            found = Head.of((layers[name].weight, layers[name].bias))
+            found = Head.view((layers[name].weight, layers[name].bias))
         if found.fingerprint == detector.fingerprint:
             return GuardedNet(inner, name, detector, threshold)
     if unread is not None:

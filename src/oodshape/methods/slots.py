@@ -14,7 +14,7 @@ from oodshape.features.chunks import check_finite
 from oodshape.features.kernels import normalise_rows
 from oodshape.features.moments import Statistic
 from oodshape.methods.training_set import Training
-from oodshape.networks.head import Head
+from oodshape.networks.head import Fingerprint, Head
 
 R = TypeVar("R", bound="Recipe")
 T = TypeVar("T")
@@ -355,7 +355,7 @@ class FittedSlots(Value):
     shape: Shape
     head: FittedHead
     scorer: FittedScore
-    fingerprint: str
+    fingerprint: Fingerprint | str
 
 
 class ScoreRecipe(Recipe, abstract=True):

@@ -78,7 +78,7 @@ class Training:
     def signed(self) -> bool:
         """Whether more than a hundredth of the values are negative; a few may be, after a ReLU, by rounding."""
         source = self.maybe_features
-        return self.stats.signed if source is None or source.half else source.quantile(NEGATIVE) < 0
+        return self.stats.signed if source is None else source.quantile(NEGATIVE) < 0
 
     def mean(self) -> NDArray[Any]:
         """Return the mean of each feature, which takes less than all statistics.

@@ -267,7 +267,7 @@ class Classifier:
         """
         if (layer := self._layer) is not None:
             with linear_maps.eval_mode(layer):  # in train mode a parametrization may change its buffers
-                return self._kept(Head.of((layer.weight, layer.bias)))
+                return self._kept(Head.view((layer.weight, layer.bias)))
         if self._head is None:
             raise InputError('the head is found at the first batch: run one, or give probe=... or head="..."')
         return self._head

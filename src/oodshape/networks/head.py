@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections import UserString
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -27,6 +28,35 @@ def _as_float32(values: Any, name: str) -> Tensor:
         raise InputError(f"{name} must be an array of numbers, got {type(values).__name__}: {error}") from None
 
 
+class Fingerprint(UserString):
+    """16 hex digits of the SHA-256 of a head's canonical float32 bytes and shape, hashed when they are first read.
+
+    A head is not hashed to be compared with itself: a fit on few images takes less time than that.
+    """
+
+    def __init__(self, weight: Tensor, bias: Tensor) -> None:
+        self.of = weight, bias  # not the head, which holds its fingerprint: a cycle would keep its memory
+
+    @cached_property
+    def data(self) -> str:  # type: ignore[override]
+        """The digits."""
+        digest = hashlib.sha256("x".join(map(str, self.of[0].shape)).encode())
+        for part in self.of:
+            array: NDArray[np.float32] = part.cpu().numpy()
+            for rows in np.array_split(array, -(-array.nbytes // AT_ONCE)):  # a few: copies stay in the cache
+                digest.update(np.ascontiguousarray((rows + np.float32(0.0)).astype("<f4", copy=False)).data)  # no -0.0
+        return digest.hexdigest()[:16]
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or super().__eq__(other)
+
+    __hash__ = UserString.__hash__
+
+    def __reduce__(self) -> tuple[type[str], tuple[str]]:
+        """Pickle and copy the digits, without the head."""
+        return str, (self.data,)
+
+
 @dataclass(frozen=True, eq=False)
 class Head:
     """The last linear layer of a classifier: logits = features @ weight.T + bias.
@@ -44,7 +74,7 @@ class Head:
 
     @classmethod
     def of(cls, head: Head | tuple[Any, Any]) -> Head:
-        """Make a head from arrays.
+        """Make a head from a copy of arrays.
 
         Args:
             head: A head, or the pair (weight, bias); a bias of None means zeros.
@@ -55,6 +85,12 @@ class Head:
         Raises:
             InputError: If the shapes do not fit.
         """
+        found = cls.view(head)
+        return found if found is head else cls(found.weight.clone(), found.bias.clone())
+
+    @classmethod
+    def view(cls, head: Head | tuple[Any, Any]) -> Head:
+        """Make a head from arrays as `of` does, without a copy where their type allows it."""
         if isinstance(head, Head):
             return head
         if not (isinstance(head, (tuple, list)) and len(head) == 2):
@@ -84,14 +120,9 @@ class Head:
         return self.weight.shape[1]
 
     @cached_property
-    def fingerprint(self) -> str:
+    def fingerprint(self) -> Fingerprint:
         """16 hex digits of the SHA-256 of the canonical float32 bytes and the shape."""
-        digest = hashlib.sha256(f"{self.classes}x{self.width}".encode())
-        for part in (self.weight, self.bias):
-            array: NDArray[np.float32] = part.cpu().numpy()
-            for rows in np.array_split(array, -(-array.nbytes // AT_ONCE)):  # a few: copies stay in the cache
-                digest.update(np.ascontiguousarray((rows + np.float32(0.0)).astype("<f4", copy=False)).data)  # no -0.0
-        return digest.hexdigest()[:16]
+        return Fingerprint(self.weight, self.bias)
 
     @cached_property
     def distances(self) -> Tensor:

@@ -36,7 +36,7 @@ class MapCall:
     @cached_property
     def head(self) -> Head:
         """The weights; may share their memory."""
-        return Head.of((self.weight, self.bias))
+        return Head.view((self.weight, self.bias))
 
 
 class LinearMapReader(TorchFunctionMode):

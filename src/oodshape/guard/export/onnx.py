@@ -224,7 +224,7 @@ def _metadata(
         "oodshape": oodshape.__version__,
         "method": method or next((name for name, each in METHODS.items() if each == detector.method), "custom"),
         "recipe": repr(detector.method),
-        "head": detector.fingerprint,
+        "head": str(detector.fingerprint),
         "n_train": str(detector.n_train),
         "exif": EXIF[upright],
     }

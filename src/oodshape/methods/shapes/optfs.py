@@ -122,4 +122,6 @@ class BySign(Shaper):
     plain: Shaper = OptFS()
 
     def fit(self, train: Training) -> Shape:
+        if train.maybe_features is not None and train.maybe_features.half:
+            _ = train.stats  # both recipes need them, and they know the signs
         return (self.signed if train.signed else self.plain).fit(train)
