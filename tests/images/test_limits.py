@@ -22,7 +22,7 @@ from oodshape.images.datasets.catalog import open_dataset
 from oodshape.images.datasets.cifar_mnist_svhn import read_idx
 from oodshape.images.decode.limits import BUDGET, Limits, _Turns
 from oodshape.images.decode.preprocessing import CIFAR, IMAGENET
-from oodshape.images.decode.read import Unreadable, read_image
+from oodshape.images.decode.read import Unreadable, open_image
 
 
 @pytest.fixture(autouse=True)
@@ -56,11 +56,11 @@ def test_a_thin_image_is_refused_by_its_name_and_the_limit(tmp_path: Path) -> No
     thin = png(tmp_path / "thin.png", 60_000, 1)
     assert thin.stat().st_size < 300
     with pytest.raises(Unreadable, match=r"thin\.png is 60000 x 1 pixels, more than 100 times as long as wide"):
-        read_image(thin)
+        open_image(thin)
     Limits(aspect=60_000).use()
     with pytest.raises(InputError, match="the shorter side made 256 are 15360000 x 256, more than 50,331,648"):
-        IMAGENET.pixels(read_image(thin))
-    assert CIFAR.pixels(read_image(thin)).shape == (1, 60_000, 3)
+        IMAGENET.pixels(open_image(thin))
+    assert CIFAR.pixels(open_image(thin)).shape == (1, 60_000, 3)
 
 
 @pytest.mark.filterwarnings("ignore::PIL.Image.DecompressionBombWarning")
@@ -68,20 +68,20 @@ def test_a_large_image_is_refused_before_it_is_decoded(tmp_path: Path) -> None:
     bomb = png(tmp_path / "bomb.png", 13_000, 13_000)
     assert bomb.stat().st_size < 30_000
     with pytest.raises(Unreadable, match="is 13000 x 13000 pixels, more than 50,331,648") as said:
-        read_image(bomb)
+        open_image(bomb)
     assert said.value.reason.startswith("is 13000")
     with pytest.raises(Unreadable, match="cannot be read as an image"):
-        read_image(png(tmp_path / "beyond.png", 20_000, 20_000))  # Pillow itself refuses
+        open_image(png(tmp_path / "beyond.png", 20_000, 20_000))  # Pillow itself refuses
 
 
 def test_the_limit_of_pixels_is_exact_and_an_option(tmp_path: Path) -> None:
     small = png(tmp_path / "small.png", 40, 25)
     before = Limits(pixels=1000, aspect=2).use()
     assert before == Limits()
-    assert read_image(small).size == (40, 25)
+    assert open_image(small).size == (40, 25)
     Limits(pixels=999).use()
     with pytest.raises(Unreadable, match="40 x 25 pixels, more than 999"):
-        read_image(small)
+        open_image(small)
     Limits(pixels=10**9).use()
     assert PIL.Image.MAX_IMAGE_PIXELS == 10**9
     with pytest.raises(InputError, match="the limit of aspect must be at least 1, got 0"):
