@@ -11,6 +11,7 @@ import argparse
 from pathlib import Path
 
 from matplotlib.figure import Figure
+from scatter import Point, draw_scatter, name_points
 from study_auto import compare_selection
 
 from oodshape import Scrambled
@@ -21,16 +22,7 @@ from oodshape.images.datasets.digits import load_digits_sets
 from oodshape.report.method_styles import display_name
 from oodshape.report.palette import TEXT
 from oodshape.studies.load_networks import load_benchmark
-from oodshape.studies.plotting import (
-    TOWARDS,
-    Point,
-    add_family_legend,
-    draw_scatter,
-    missing_percent,
-    name_points,
-    scale_toward_hundred,
-    use_style,
-)
+from oodshape.studies.plotting import TOWARDS, add_family_legend, missing_percent, scale_toward_hundred, use_style
 
 DIGITS = (0, 4, 6)  # the first image of each
 
@@ -63,7 +55,7 @@ def main() -> None:
             for name, seen, chosen, real in means.itertuples(index=False)
             if seen == seen  # auto itself has no place on the proxy
         ]
-        scale_toward_hundred(axes, "x", "y")
+        scale_toward_hundred(axes)
         draw_scatter(axes, points)
         fused = missing_percent(float(means.loc[means["method"] == "auto", "auroc"].iloc[0]))
         axes.axhline(fused, color=TEXT, linewidth=0.9, linestyle="--")

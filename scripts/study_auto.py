@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from scatter import Point, draw_scatter, name_points
 
 from oodshape.core.errors import InputError
 from oodshape.methods.auto import Auto, split_selection, try_on_proxies
@@ -139,7 +140,7 @@ def draw_selection(frame: DataFrame) -> Figure:
     for part, (axes,) in found:
         means = part.groupby(keys, sort=False, dropna=False)["auroc"].mean().reset_index()
         points = [
-            plotting.Point(
+            Point(
                 str(row["method"]),
                 plotting.missing_percent(row["proxy_auroc"]),
                 plotting.missing_percent(row["auroc"]),
@@ -147,8 +148,8 @@ def draw_selection(frame: DataFrame) -> Figure:
             )
             for row in means[means["group"].isin([PAPER, LATER])].to_dict("records")
         ]
-        plotting.scale_toward_hundred(axes, "x", "y")
-        plotting.draw_scatter(axes, points)
+        plotting.scale_toward_hundred(axes)
+        draw_scatter(axes, points)
         fused = plotting.missing_percent(float(means.loc[means["method"] == AUTO, "auroc"].iloc[0]))
         axes.axhline(fused, color=TEXT, linewidth=0.9, linestyle="--")
         marks = "rings: fused in auto; dashed: auto; dotted: x = y"
@@ -156,7 +157,7 @@ def draw_selection(frame: DataFrame) -> Figure:
         named.append((axes, points))
     plotting.add_family_legend(figure, [point.name for _, points in named for point in points], {})
     for axes, points in named:
-        plotting.name_points(axes, points)
+        name_points(axes, points)
     return figure
 
 

@@ -22,7 +22,7 @@ from oodshape.networks.zoo import build
 
 pytestmark = pytest.mark.scripts
 ROOT = Path(__file__).parents[2]
-MODULES = {"harness.py", "pairs.py"}  # imported by the others
+MODULES = {"harness.py", "pairs.py", "scatter.py"}  # imported by the others
 RUNS = {
     "scripts/audit.py": sys.executable,
     "scripts/auto_evidence.py": "--features features --scrambled panels",

@@ -17,8 +17,8 @@ from oodshape.studies import plotting
 AUROC, FPR = "AUROC (%)", "FPR95 (%)"
 # the paper's figure of shaping functions: element-wise methods, then whole-vector methods
 PANELS = ("optfs-v", "react", "bfact", "vra-p", "ash-p", "ash-b", "ash-s", "ash-rand")
-# the methods that the scatter plot names, as far as they are compared; others follow, the best first
-NAMED = ("auto", FEATURED, "msp", "energy", "react", "ash-s", "vim", "knn")
+# the methods that the scatter plot names, each with a marker of its own
+NAMED = dict(zip(("auto", FEATURED, "msp", "energy", "react", "ash-s", "vim", "knn"), "*^osDPXv", strict=True))
 
 
 def draw_variants(frame: DataFrame) -> Figure:
@@ -209,21 +209,15 @@ def draw_generalisation(table: DataFrame) -> Figure:
     if not others:
         panels[0].text(0.5, 0.5, "needs a ConvNet and another network", transform=panels[0].transAxes, ha="center")
         return figure
-    drawn = []
     for axes, other in zip(panels, others, strict=True):
-        known = table[["method", "ConvNets", other]].dropna().sort_values(other, ascending=False)
-        points = [
-            plotting.Point(str(name), plotting.missing_percent(x), plotting.missing_percent(y))
-            for name, x, y in known.itertuples(index=False)
-        ]
-        points.sort(key=lambda point: NAMED.index(point.name) if point.name in NAMED else len(NAMED))
-        plotting.scale_toward_hundred(axes, "x", "y")
-        plotting.draw_scatter(axes, points[: len(NAMED)], points[len(NAMED) :])
+        plotting.scale_toward_hundred(axes)
+        points = table[["method", "ConvNets", other]].dropna().itertuples(index=False)
+        for name, *aurocs in sorted(points, key=lambda point: point[0] not in NAMED):
+            look = {"color": WASH, "label": "other methods", "zorder": 1}
+            if name in NAMED:
+                look = {"color": plotting.line_style(name)["color"], "label": display_name(name)}
+            axes.plot(*map(plotting.missing_percent, aurocs), NAMED.get(name, "."), **look)
+        axes.axline((1, 1), (10, 10), color=PALE, linestyle=":", linewidth=0.9)
         note = f"both axes {plotting.TOWARDS}; dotted: x = y"
         axes.set(xlabel=f"ConvNets: mean {AUROC}\n{note}", ylabel=f"{other}: mean {AUROC}")
-        drawn.append((axes, points[: len(NAMED)], points[len(NAMED) :]))
-    grey = {"linestyle": "none", "marker": "o", "color": WASH}
-    plotting.add_family_legend(figure, [one.name for _, named, _ in drawn for one in named], {"other methods": grey})
-    for each in drawn:  # last, because the legend moves the axes
-        plotting.name_points(*each)
-    return figure
+    return plotting.add_legend(figure, 3)

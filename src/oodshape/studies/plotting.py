@@ -1,4 +1,4 @@
-"""Shared parts of the figures: size, colours, legends, scatter plots with named points, and three file formats."""
+"""Shared parts of the figures: size, colours, legends, and three file formats."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from matplotlib import style as matplotlib_style
 from matplotlib.axes import Axes
@@ -17,8 +17,8 @@ from matplotlib.ticker import LogLocator, NullLocator
 from pandas import DataFrame
 
 from oodshape.core.files import replacing
-from oodshape.report.method_styles import CHOICE, FAMILIES, display_name, method_family, method_style
-from oodshape.report.palette import INKS, OOD_COLOR, PALE, TEXT, WASH
+from oodshape.report.method_styles import FAMILIES, method_family, method_style
+from oodshape.report.palette import INKS, OOD_COLOR, TEXT
 
 WIDTH, WIDE = 3.3, 6.9  # inches: one column of a paper, and both
 ACROSS = 4  # networks next to each other
@@ -26,9 +26,6 @@ FORMATS: dict[str, Any] = {"svg": {"Date": None}, "pdf": {"CreationDate": None},
 MARKERS = dict(zip(FAMILIES, ("o", "s", "D", "^", "*", "P"), strict=True))
 FLOOR = 0.01  # percent: the smallest drawn distance from an AUROC of 100
 TOWARDS = "logarithmic towards 100"
-SIZE, FEW = 5.8, 8  # of the names, in points; a number of names that can all be placed
-# where the name of a point may stand, in points to the right and up; far away, with a line to it, if few have names
-OFFSETS = ((5, 0), (-5, 0), *((side * (4 + up), way * up) for up in (8, 16, 26) for way in (1, -1) for side in (1, -1)))
 # names that are not methods: variants of OptFS (V) have its colour, those fitted with OOD images the OOD colour
 _OPTFS = INKS["optfs"].light
 _VARIANTS: dict[str, tuple[str, Any]] = {
@@ -120,68 +117,20 @@ def save_figure(figure: Figure, folder: Path, name: str) -> list[Path]:
     return [folder / f"{name}.{kind}" for kind in FORMATS]
 
 
-class Point(NamedTuple):
-    """A method and its coordinates in a figure; a ring marks selected methods."""
-
-    name: str
-    x: float
-    y: float
-    ring: bool = False
-
-
 def missing_percent(auroc: float) -> float:
     """Return the distance from an AUROC of 100 % in percent, at least FLOOR for a logarithmic axis."""
     return max(100 * (1 - auroc), FLOOR)
 
 
-def scale_toward_hundred(axes: Axes, *sides: str) -> None:
-    """Make axes ("x", "y") of `missing_percent` logarithmic, and label them with the AUROC."""
-    for side in sides:
+def scale_toward_hundred(axes: Axes) -> None:
+    """Make both axes, of `missing_percent`, logarithmic, and label them with the AUROC."""
+    for side in "xy":
         axis: Axis = getattr(axes, f"{side}axis")
         getattr(axes, f"set_{side}scale")("log")
         axis.set_inverted(True)
         axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
         axis.set_major_formatter(lambda value, place: f"{100 - value:g}")
         axis.set_minor_locator(NullLocator())
-
-
-def draw_scatter(axes: Axes, points: Sequence[Point], pale: Sequence[Point] = ()) -> None:
-    """Draw a marker per method in its family's colour, `pale` ones in grey, and the visible part of the line x = y."""
-    for point in (*pale, *points):
-        color = WASH if point in pale else line_style(point.name)["color"]
-        axes.plot([point.x], [point.y], MARKERS[method_family(point.name)], color=color, markersize=4.5)
-        if point.ring:
-            axes.plot([point.x], [point.y], "o", color=TEXT, fillstyle="none", markersize=8, markeredgewidth=0.8)
-    wide, high = sorted(axes.get_xlim()), sorted(axes.get_ylim())
-    low, top = max(wide[0], high[0]), min(wide[1], high[1])
-    if low < top:
-        axes.plot([low, top], [low, top], color=PALE, linestyle=":", linewidth=0.9, scalex=False, scaley=False)
-
-
-def name_points(axes: Axes, points: Sequence[Point], pale: Sequence[Point] = ()) -> None:
-    """Write names next to points where there is room: selected methods and OptFS first, then the best."""
-    figure = axes.get_figure(root=True)
-    assert figure is not None
-    figure.draw_without_rendering()
-    scale, box = figure.dpi / 72, axes.get_window_extent()
-    at = {point: axes.transData.transform((point.x, point.y)) for point in (*points, *pale)}
-    taken = [(x, x, y) for x, y in at.values()]  # where a point or a name begins and ends, and its height
-    for point in sorted(
-        points, key=lambda one: (not one.ring, method_family(one.name) not in (CHOICE, "optfs"), -sum(at[one]))
-    ):
-        name = display_name(point.name)
-        wide = 0.59 * SIZE * len(name) * scale
-        for right, up in OFFSETS if len(points) <= FEW else OFFSETS[:2]:
-            start, middle = at[point] + (right * scale - (wide if right < 0 else 0), up * scale)
-            end = start + wide
-            clear = all(end < first or start > last or abs(middle - y) > SIZE * scale for first, last, y in taken)
-            if clear and box.x0 < start and end < box.x1 and box.y0 < middle < box.y1:
-                taken.append((start, end, middle))
-                line: Any = {"arrowstyle": "-", "color": PALE, "linewidth": 0.5, "shrinkA": 0, "shrinkB": 2}
-                place: Any = {"textcoords": "offset points", "va": "center", "ha": "right" if right < 0 else "left"}
-                place |= {"fontsize": SIZE, "color": line_style(point.name)["color"]}
-                axes.annotate(name, (point.x, point.y), (right, up), arrowprops=line if up else None, **place)
-                break
 
 
 def add_family_legend(figure: Figure, names: Sequence[str], more: Mapping[str, Any]) -> Figure:
