@@ -18,9 +18,8 @@ from typing import Any
 
 from oodshape.core.files import replacing
 from oodshape.report.tables.markdown_latex import frame_markdown
-from oodshape.studies.catalog import STUDIES
+from oodshape.studies.catalog import STUDIES, compute_study, fewest_images
 from oodshape.studies.load_networks import StudyNetwork, find_folders, load_folder
-from oodshape.studies.run_studies import compute_study, fewest_images
 from oodshape.studies.tables import supported_decimals
 
 STORED = Path(__file__).parents[1] / "docs" / "measured" / "studies.json"

@@ -24,10 +24,9 @@ from oodshape.methods.fusion import SCRAMBLED, Fusion
 from oodshape.methods.records import RECORDS
 from oodshape.report.palette import PALE, TEXT
 from oodshape.studies import plotting
-from oodshape.studies.catalog import STUDIES, Study
+from oodshape.studies.catalog import STUDIES, Study, write_study
 from oodshape.studies.compare_methods import measure_sets, needs_features_only
 from oodshape.studies.load_networks import StudyNetwork, load_networks
-from oodshape.studies.run_studies import write_study
 from oodshape.studies.tables import format_percent
 
 if TYPE_CHECKING:

@@ -22,12 +22,11 @@ from oodshape.images.identity import smallest
 from oodshape.methods.detector import Detector
 from oodshape.methods.shapes.piecewise import PiecewiseConstant
 from oodshape.report.method_styles import display_name
-from oodshape.studies.catalog import STUDIES, Study
+from oodshape.studies.catalog import STUDIES, Study, write_study
 from oodshape.studies.compare_methods import measure_sets, needs_features_only
 from oodshape.studies.figures import AUROC
 from oodshape.studies.load_networks import StudyNetwork, load_networks
 from oodshape.studies.plotting import add_legend, line_style, network_panels
-from oodshape.studies.run_studies import write_study
 from oodshape.studies.tables import format_percent
 
 if TYPE_CHECKING:

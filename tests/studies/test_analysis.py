@@ -9,6 +9,7 @@ import pytest
 from scipy.optimize import minimize
 
 from oodshape import METHODS, Features, auroc, fpr_at_tpr
+from oodshape.images.datasets.synthetic import NoiseSet
 from oodshape.images.identity import from_numbers, smallest
 from oodshape.methods.shapes.ash import AshB, AshP, AshRand, AshS
 from oodshape.methods.shapes.optfs import OptFS
@@ -23,7 +24,7 @@ from oodshape.studies.optfs_variants import (
     validate_term,
 )
 from oodshape.studies.shaping_functions import profile_intervals, profile_weights
-from oodshape.studies.theta import compute_impacts, fit_dynamic, fit_with_ood, measure_changed
+from oodshape.studies.theta import fit_dynamic, fit_with_ood, measure_changed
 from oracle.metrics import naive_auroc
 from oracle.shaping import naive_shape
 from oracle.studies import naive_impacts, naive_profile
@@ -37,15 +38,6 @@ def on_sphere(direction: np.ndarray) -> np.ndarray:
     start = np.random.default_rng(0).normal(size=k)
     best = minimize(fun, start, method="BFGS", options={"gtol": 1e-10}).x
     return best / np.linalg.norm(best) * np.sqrt(k)
-
-
-def test_impact_vectors_are_the_masks(small) -> None:
-    edges = METHODS["optfs-v"].fit(small["train"]).shape.edges
-    wanted = naive_impacts(small["test"], classes_of(small["test"], small["head"]), small["head"][0], edges)
-    np.testing.assert_allclose(compute_impacts(small["inside"], edges), wanted, atol=1e-5)
-    np.testing.assert_allclose(
-        compute_impacts(small["train"], edges).mean(0), small["train"].stats.impact(edges), atol=1e-6
-    )
 
 
 def test_mean_gap_is_the_optimum_on_the_sphere(small) -> None:
@@ -109,6 +101,8 @@ def test_dynamic_by_brute_force(small) -> None:
     np.testing.assert_array_equal(shape.edges, whole.edges)  # fixed from all images
     one = fit_dynamic(small["train"], optfs=OptFS(k=K), iterations=1)
     np.testing.assert_allclose(one.theta, whole.theta, atol=1e-5)  # the first classes are the network's own
+    long = fit_dynamic(small["train"], optfs=OptFS(k=K, norm=1000.0), iterations=3, samples=80, seed=4)
+    np.testing.assert_allclose(long.theta, 1000 / np.sqrt(K) * shape.theta, rtol=1e-5)
 
 
 def test_changed_ratio_by_brute_force(small) -> None:
@@ -214,3 +208,8 @@ def test_every_method_leaves_out_perturbations(small) -> None:
     assert "odin" in set(compare_methods(network(small))["method"])
     chosen = {name: paper_methods("cifar10")[name] for name in ("odin", "msp")}
     assert set(compare_methods(network(small, methods=chosen))["method"]) == {"msp"}
+
+
+def test_noise_is_rounded_and_clipped() -> None:
+    values = np.random.default_rng([0, 2]).normal(127.5, 255, (32, 32, 3)).clip(0, 255)
+    np.testing.assert_array_equal(NoiseSet("gaussian", 3)[2], np.rint(values))

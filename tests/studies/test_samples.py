@@ -82,7 +82,7 @@ def test_each_table_has_ours_the_papers_and_the_difference(network) -> None:
         made, notes = compare_study_with_paper(name, frame, {network.name: "imagenet"})
         assert table.where in notes[0]
         compared = 0
-        for head, decimals in table.measures.values():
+        for head, decimals, _ in table.measures.values():
             for ours, paper, gap in zip(made[head], made[f"{head} (paper)"], made[f"{head} (difference)"], strict=True):
                 if paper == "-":
                     assert gap == "-"

@@ -19,11 +19,10 @@ from oodshape import METHODS, InputError
 from oodshape.images.decode.limits import Limits
 from oodshape.report.tables.markdown_latex import frame_latex, frame_markdown
 from oodshape.studies import plotting as drawing
-from oodshape.studies.catalog import STUDIES
+from oodshape.studies.catalog import STUDIES, write_study
 from oodshape.studies.compare_methods import compare_methods, compare_with_optfs
 from oodshape.studies.load_networks import StudyNetwork, find_folders, load_folder, load_networks
 from oodshape.studies.optfs_variants import compare_variants, sweep_limits
-from oodshape.studies.run_studies import write_study
 
 
 def write_folder(folder: Path, *, seed: int = 0, signed: bool = False) -> Path:

@@ -38,15 +38,14 @@ def study(
         compare_paper: Show the paper's figures and the difference next to ours (validation, variants, dynamic, limits).
         ood: The OOD set that stands for real OOD data [default: the benchmark's, or the largest]; for generalisation:
             the only one [default: all].
-        settings: Hyperparameters, as for bench; authors-code also takes objective, noise and search of the authors'
-            code [default: the benchmark's, or the paper's for the network that a folder is named after].
+        settings: Hyperparameters, as for bench [default: the benchmark's, or the paper's for the network that a folder
+            is named after].
         out: The folder for tables and figures.
     """
     from oodshape.methods.registry import find_record
     from oodshape.report.tables.paper import check_in_paper
-    from oodshape.studies.catalog import select_studies
+    from oodshape.studies.catalog import select_studies, write_study
     from oodshape.studies.load_networks import load_networks
-    from oodshape.studies.run_studies import write_study
 
     compared_names = tuple(find_record(each).id for each in words(methods))
     names = select_studies(name, compared_names)

@@ -213,7 +213,7 @@ def draw_generalisation(table: DataFrame) -> Figure:
         plotting.scale_toward_hundred(axes)
         points = table[["method", "ConvNets", other]].dropna().itertuples(index=False)
         for name, *aurocs in sorted(points, key=lambda point: point[0] not in NAMED):
-            look = {"color": WASH, "label": "other methods", "zorder": 1}
+            look: dict[str, Any] = {"color": WASH, "label": "other methods", "zorder": 1}
             if name in NAMED:
                 look = {"color": plotting.line_style(name)["color"], "label": display_name(name)}
             axes.plot(*map(plotting.missing_percent, aurocs), NAMED.get(name, "."), **look)

@@ -25,7 +25,6 @@ PROXY = "scrambled"
 PROXIES = (PROXY, "synthetic_noise", "synthetic_constant")  # in the order of `proxy_features`
 NOISE = 50_000  # noise images of each kind, without --limit
 HELD_OUT = "calibration"  # ID images that are used neither for fitting nor for testing
-AUTHORS_REAL = {"cifar100": "Places365"}  # the real OOD set in the configuration of the authors' code
 LAYOUT = "head.npz (weight, bias), train.npz, val.npz or test.npz, and a .npz per OOD set (features, labels)"
 
 
@@ -54,11 +53,6 @@ class StudyNetwork:
         return self.requested_real if self.requested_real in self.ood else max(self.ood, key=lambda k: len(self.ood[k]))
 
     @property
-    def follows_authors(self) -> bool:
-        """Whether objective, noise and search follow the authors' code too, not only the hyperparameters."""
-        return self.settings == AUTHORS
-
-    @property
     def compared(self) -> dict[str, Method]:
         """The methods that a study compares."""
         return dict(self.requested_methods) or self.methods
@@ -79,7 +73,7 @@ class StudyNetwork:
         why = "" if self.real == self.requested_real else " (the largest)"
         if self.requested_real not in ("", self.real):
             why = f" (the largest here; {self.requested_real} is not)"
-        settings = f"{self.settings} ({self.id_set})" if self.follows_authors else self.settings
+        settings = f"{self.settings} ({self.id_set})" if self.settings == AUTHORS else self.settings
         return (
             f"{self.name}: {sizes}; surrogates: {extra or 'none'}; proxy: {sum(map(len, self.proxy))}; "
             f"settings: {settings}; real OOD data: {self.real}{why}"
@@ -138,20 +132,18 @@ def load_folder(folder: Path, panels: Path | None = None, settings: str = "", li
 
 def load_benchmark(benchmark: Benchmark, options: BenchOptions) -> Iterator[StudyNetwork]:
     """Yield the networks of a benchmark; noise images are created if the benchmark has no set of that name."""
-    authors = benchmark.settings == AUTHORS  # then noise is drawn as in their code
-    real = AUTHORS_REAL.get(benchmark.of_paper, benchmark.real) if authors else benchmark.real
     for model in extract_networks(benchmark, options):
         sets = dict(model.features)
         train, id_test = sets.pop("train"), sets.pop("test")
         noise = {name: sets.pop(name) for name in SURROGATES if name in sets}
         for name in SURROGATES:
-            if name not in noise or authors:
-                images = NoiseSet(name, options.limit or NOISE, side=_noise_side(model), truncated=authors)
+            if name not in noise:
+                images = NoiseSet(name, options.limit or NOISE, side=_noise_side(model))
                 how = {"cache": options.cache, **vars(options.run)}
                 noise[name] = Features.extract(model.classifier, images, model.preprocessing, **how)
         methods, proxy = select_methods(benchmark, options.methods), tuple(model.proxy)
         made = StudyNetwork(model.spec.title, model.family, train, id_test, sets, noise, methods, proxy)
-        yield replace(made, requested_real=real, settings=benchmark.settings, id_set=benchmark.of_paper)
+        yield replace(made, requested_real=benchmark.real, settings=benchmark.settings, id_set=benchmark.of_paper)
 
 
 def _noise_side(model: BenchModel) -> int:

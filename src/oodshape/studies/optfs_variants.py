@@ -27,12 +27,8 @@ def compare_variants(network: StudyNetwork) -> DataFrame:
     """
     train, methods = network.train, network.methods
     vanilla, optfs = methods["optfs-v"].fit(train), find_optfs(methods)
-    objective: Any = "authors-code" if network.follows_authors else "mean-gap"
     sources = {"Real": network.ood[network.real], **network.surrogates}
-    shapes = {
-        name.capitalize(): fit_with_ood(train, source, objective=objective, optfs=optfs)
-        for name, source in sources.items()
-    }
+    shapes = {name.capitalize(): fit_with_ood(train, source, optfs) for name, source in sources.items()}
     shapes["Dynamic"] = fit_dynamic(train, optfs=optfs)
     detectors = {name: replace(vanilla, shape=shape) for name, shape in shapes.items()}
     return measure_all(network, detectors | {"Ours (V)": vanilla, "Ours (E)": methods["optfs-e"].fit(train)}, "variant")
@@ -47,9 +43,9 @@ def sweep_limits(network: StudyNetwork, tails: Sequence[float] = TAILS) -> DataF
 def sweep_optfs(network: StudyNetwork, setting: str, values: Sequence[float]) -> DataFrame:
     """Return the setting, method (optfs-v, optfs-e), ood, fpr95, auroc for each of its values; k = 0 is Energy."""
     methods, rows = network.methods, []
-    for value in values:
-        settings: Any = {setting: value}
-        for name in ("optfs-v", "optfs-e"):
+    for name in ("optfs-v", "optfs-e"):
+        for value in values:
+            settings: Any = {setting: value}
             method = methods["energy"]
             if settings != {"k": 0}:
                 method = replace(methods[name], shape=replace(find_optfs(methods), **settings))

@@ -17,7 +17,7 @@ from oodshape.studies.theta import cosine
 METRICS = {metric.name: metric.head for metric in DEFAULT_METRICS}
 ANGLES = ("degrees", "turned")
 _TITLES = {
-    **{name: head for name, (head, _) in STUDIES["validation"].measures.items()},
+    **{name: measure[0] for name, measure in STUDIES["validation"].measures.items()},
     "x": "b along a",
     "orthogonal": "b across a",
     "degrees": "angle of a, b",
@@ -43,12 +43,9 @@ def format_percent(value: float, digits: int = 1) -> str:
     return "" if np.isnan(value) else f"{100 * value:z.{digits}f}"
 
 
-def tabulate_means(
-    frame: DataFrame, digits: int = 1, *, index: list[str], also: Sequence[str] = (), descending: str = ""
-) -> DataFrame:
+def tabulate_means(frame: DataFrame, digits: int = 1, *, index: list[str], also: Sequence[str] = ()) -> DataFrame:
     """Return a row per setting with FPR95 and AUROC per network, means over OOD sets; `also` are more numbers."""
     networks = list(frame["network"].unique())
-    frame = frame.sort_values(descending, ascending=False, kind="stable") if descending else frame
     rows = []
     for key, part in frame.groupby(index, sort=False):
         texts = (f"{value:g}" if isinstance(value, float) else str(value) for value in key)

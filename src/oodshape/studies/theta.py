@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from threadpoolctl import threadpool_limits
 from torch import Tensor
 
 from oodshape.features import kernels
@@ -21,27 +19,15 @@ from oodshape.methods.slots import Shape
 from oodshape.methods.training_set import Training
 
 Array = NDArray[Any]
-Objective = Literal["mean-gap", "authors-code"]
-MOST_ID = 50_000  # ID samples of the regression, as in the authors' code
 
 
-def fit_with_ood(
-    train: Features, ood: Features, *, objective: Objective = "mean-gap", optfs: OptFS = OptFS(), seed: int = 0
-) -> PiecewiseConstant:
+def fit_with_ood(train: Features, ood: Features, optfs: OptFS = OptFS()) -> PiecewiseConstant:
     """Fit the shaping function that separates ID from these OOD data best; intervals and norm are those of OptFS.
 
-    mean-gap: theta ~ E[I_ID] - E[I_OOD] (the paper's Eq. 8), from statistics alone. authors-code: the logistic
-    regression of scikit-learn with its default settings, as in the paper's published code: summed losses, classes of
-    unequal size, unscaled impacts, and the penalty |theta|^2 / 2; on at most 50,000 ID samples, drawn with the seed.
+    theta ~ E[I_ID] - E[I_OOD] (the paper's Eq. 8), from statistics alone.
     """
     ours = optfs.fit(Training.of(train))
-    if objective == "mean-gap":
-        direction = train.stats.impact(ours.edges) - ood.stats.impact(ours.edges)
-    else:
-        rows = smallest(train.identities, MOST_ID, seed, "with OOD")
-        inside, outside = compute_impacts(train[rows], ours.edges), compute_impacts(ood, ours.edges)
-        direction = _regression(inside, outside)
-    return replace(ours, theta=optfs.solve(direction))
+    return replace(ours, theta=optfs.solve(train.stats.impact(ours.edges) - ood.stats.impact(ours.edges)))
 
 
 def interval_columns(edges: Array) -> dict[str, Array]:
@@ -52,33 +38,6 @@ def interval_columns(edges: Array) -> dict[str, Array]:
 def cosine(a: Array, b: Array) -> float:
     """Return the cosine of the angle between two vectors."""
     return float(a @ b / (np.linalg.norm(a) * np.linalg.norm(b)))
-
-
-def compute_impacts(features: Features, edges: Array) -> Array:
-    """Return [N, K] float64: the interval-specific feature impacts I(z) of each image (the paper's ISFI vectors)."""
-    k = len(edges) - 1
-    limits, weight = np.asarray(edges, np.float32), features.head.weight.cpu().numpy()
-    parts = []
-    for first, raw in features.chunks():
-        z = raw.float().cpu().numpy()
-        classes = features.predictions[first : first + len(z)].cpu().numpy()
-        cell = np.searchsorted(limits, z.ravel(), side="right").reshape(z.shape)  # 0 and k + 1: outside the intervals
-        place = cell + np.arange(len(z))[:, None] * (k + 2)
-        impact = z.astype(np.float64) * weight[classes]
-        sums = np.bincount(place.ravel(), impact.ravel(), len(z) * (k + 2))
-        parts.append(sums.reshape(len(z), k + 2)[:, 1:-1])
-    return np.concatenate(parts)
-
-
-def _regression(inside: Array, outside: Array) -> Array:
-    from sklearn.exceptions import ConvergenceWarning
-    from sklearn.linear_model import LogisticRegression
-
-    classes = np.repeat([1, 0], [len(inside), len(outside)])
-    with warnings.catch_warnings(), threadpool_limits(1, "blas"):
-        warnings.simplefilter("ignore", ConvergenceWarning)  # the authors' code stops after 100 steps too
-        fitted = LogisticRegression(random_state=42).fit(np.concatenate([inside, outside]), classes)
-    return np.asarray(fitted.coef_[0])
 
 
 def fit_dynamic(

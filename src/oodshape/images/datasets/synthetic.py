@@ -23,9 +23,7 @@ KINDS = ("gaussian", "uniform")
 class NoiseSet:
     """n images of 32 x 32 pixels drawn on their own: Gaussian (mean 127.5, std 255) or uniform on [0, 255].
 
-    Values are rounded and clipped to 0..255; with `truncated` they are cut to whole numbers, and uniform ones stop at
-    254, as the authors' code of OptFS draws them (`astype("uint8")`, `randint(0, 255)`). Image i depends on the seed
-    and i alone, so nothing is stored.
+    Values are rounded and clipped to 0..255. Image i depends on the seed and i alone, so nothing is stored.
 
     >>> NoiseSet("uniform", 2)[1].shape
     (32, 32, 3)
@@ -35,7 +33,6 @@ class NoiseSet:
     n: int = 50_000
     seed: int = 0
     side: int = 32
-    truncated: bool = False
 
     def __post_init__(self) -> None:
         """Refuse unknown noise."""
@@ -55,7 +52,7 @@ class NoiseSet:
     @property
     def identities(self) -> Keys:
         """[N]: which image each is: what it is drawn from, and its number."""
-        return from_numbers(self.n, f"{self.name} {self.seed} {self.side}{' truncated' if self.truncated else ''}")
+        return from_numbers(self.n, f"{self.name} {self.seed} {self.side}")
 
     def __len__(self) -> int:
         """The number of images."""
@@ -65,20 +62,15 @@ class NoiseSet:
         """[32, 32, 3] uint8."""
         if not 0 <= index < self.n:
             raise IndexError(index)
-        shape = (self.side, self.side, 3)
-        return draw_pixels(self.name, np.random.default_rng([self.seed, index]), shape, truncated=self.truncated)
+        return draw_pixels(self.name, np.random.default_rng([self.seed, index]), (self.side, self.side, 3))
 
 
 def draw_pixels(
-    kind: str, rng: np.random.Generator | np.random.RandomState, shape: tuple[int, ...], *, truncated: bool = False
+    kind: str, rng: np.random.Generator | np.random.RandomState, shape: tuple[int, ...]
 ) -> NDArray[np.uint8]:
-    """Pixels drawn on their own: "gaussian" (mean 127.5, std 255) or uniform on [0, 255], clipped.
-
-    They are rounded, or with `truncated` cut to whole numbers: a uniform one is then 0..254, each as likely.
-    """
+    """Pixels drawn on their own: "gaussian" (mean 127.5, std 255) or uniform on [0, 255], rounded and clipped."""
     values = rng.normal(127.5, 255, shape) if kind == "gaussian" else rng.uniform(0, 255, shape)
-    whole = np.floor if truncated else np.rint
-    return np.asarray(whole(values.clip(0, 255)), np.uint8)
+    return np.asarray(np.rint(values.clip(0, 255)), np.uint8)
 
 
 Floats = NDArray[np.float64]
