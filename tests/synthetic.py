@@ -7,9 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from oodshape.benchmark.curves import ScoreCurve
-from oodshape.benchmark.results import Row, RunResults, collect_provenance
-from oodshape.metrics.detection import Estimate
+from oodshape.benchmark.results import Row, RunResults, ScoreCurve, collect_provenance
+from oodshape.metrics.detection import Estimate, roc_points
 from oodshape.metrics.registry import METRICS, measure
 
 MODELS, METHODS, SETS = ("convnet", "vit"), ("msp", "energy", "react", "optfs-e"), ("letters", "noise")
@@ -49,7 +48,8 @@ def results(
                 right = rng.random(300) < 0.9
                 measured, _ = measure(id_scores, {ood: ood_scores}, correct=right, **cost, resamples=5)
                 rows.append(row(model, method, ood, metrics=measured[ood]))
-                curves.append(ScoreCurve.of(model, method, ood, id_scores, ood_scores))
+                fpr, tpr = roc_points(id_scores, ood_scores)
+                curves.append(ScoreCurve(model=model, method=method, ood=ood, fpr=fpr, tpr=tpr))
     origin = collect_provenance(
         benchmark_hash="sha256:0123",
         weights=dict.fromkeys(models, "sha256:4567"),

@@ -88,10 +88,9 @@ def test_full_spectra_have_names(tmp_path: Path) -> None:
 
 def test_training_runs_are_found_where_openood_puts_them(place: Path, options: BenchOptions) -> None:
     small = Benchmark.load("openood-cifar10")
-    for folder in (place, place / "results", place / "results" / RUN):
-        prepared = Plan.of(small, replace(options, weights=folder))
-        assert prepared.runs == {"ResNet18 s0": "ResNet18", "ResNet18 s1": "ResNet18"}
-        assert list(prepared.networks) == ["ResNet18 s0", "ResNet18 s1"]
+    prepared = Plan.of(small, options)
+    assert prepared.runs == {"ResNet18 s0": "ResNet18", "ResNet18 s1": "ResNet18"}
+    assert list(prepared.networks) == ["ResNet18 s0", "ResNet18 s1"]
     with pytest.raises(InputError, match=f"ResNet18 needs weights.* --unverified`.*or name a folder that holds {RUN}"):
         Plan.of(small, replace(options, weights=place / "data"))
 
@@ -181,7 +180,7 @@ def test_the_full_spectrum_of_imagenet_200(tmp_path: Path, torchvision_ops: obje
     torch.save(net.state_dict(), file)
     spectrum = Benchmark.load("openood-imagenet200").full_spectrum()
     how = {"resamples": 2, "progress": False, "any_list": True}
-    results = run_benchmark(spectrum, BenchOptions(data=data, weights=tmp_path, methods=("energy",), **how))
+    results = run_benchmark(spectrum, BenchOptions(data=data, weights=tmp_path / "results", methods=("energy",), **how))
     assert [row.ood for row in results.rows] == ["ssb_hard", "ninco", "inaturalist", "textures", "openimage_o"]
     assert {(row.model, row.n_id, row.n_ood) for row in results.rows} == {("ResNet18 s2", 8, 2)}
     # the accuracy is over all ID images alike, and ImageNet-C goes in as it is

@@ -21,9 +21,9 @@ from oodshape.images.decode.preprocessing import DIGITS
 from oodshape.methods.shapes.clipping import VraP
 from oodshape.methods.shapes.optfs import OptFS
 from oodshape.networks import zoo
+from oodshape.report.benchmark_files import make_named_tables
 from oodshape.report.pages.benchmark_page import write_benchmark_page
 from oodshape.report.tables.markdown_latex import to_latex, to_markdown
-from oodshape.report.tables.named_tables import make_named_tables
 from oodshape.report.tables.terminal import to_text
 
 FEW = BenchOptions(models=("ViT",), methods=("energy", "optfs-e"), limit=60, resamples=20, progress=False)

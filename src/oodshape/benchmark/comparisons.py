@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from statistics import fmean
 from typing import Any
 
@@ -120,7 +121,7 @@ class Comparison:
 def compare_pair(
     scores: KeptScores, first: str, second: str, metrics: Sequence[Metric] = DEFAULT_METRICS, resamples: int = 1000
 ) -> Iterator[Comparison]:
-    """Metrics by their own test or a paired bootstrap, the means over OOD sets by the bootstrap, for every network."""
+    """Metrics on each OOD set and their means, by their own test or a paired bootstrap, for every network."""
     for model in scores.by_model:
         methods = scores.of(model)
         for name in (first, second):
@@ -134,8 +135,5 @@ def compare_pair(
             ]
             for metric in metrics:
                 one, two = (fmean(metric(inside, part) for part in outside.values()) for inside, outside in pair)
-                if metric.paired is not None and ood != AVERAGE:
-                    made = metric.paired(*((inside, outside[ood]) for inside, outside in pair))
-                else:
-                    made = paired_bootstrap(metric, *pair, resamples=resamples)
-                yield Comparison(model, ood, metric, one, two, made)
+                test = metric.paired or partial(paired_bootstrap, metric, resamples=resamples)
+                yield Comparison(model, ood, metric, one, two, test(*pair))

@@ -167,17 +167,10 @@ def _plan_networks(
 
 
 def _list_training_runs(spec: ModelSpec, folder: Path | None) -> list[ModelSpec]:
-    """The network itself, or its training runs below a folder of weights: there, in `results`, or in the run's own."""
-    if not spec.checkpoints or folder is None:
-        return [spec]
-    run, _, inside = spec.checkpoints.partition("/")
-    for place, pattern in ((folder, spec.checkpoints), (folder / "results", spec.checkpoints), (folder, inside)):
-        files = sorted(place.glob(pattern))
-        if files and (pattern != inside or folder.resolve().name == run):
-            return [
-                replace(spec, label=f"{spec.title} {file.parent.name}", weights=str(file.resolve())) for file in files
-            ]
-    return [spec]
+    """The network itself, or its training runs below a folder of weights."""
+    files = sorted(folder.glob(spec.checkpoints)) if spec.checkpoints and folder is not None else []
+    runs = [replace(spec, label=f"{spec.title} {file.parent.name}", weights=str(file.resolve())) for file in files]
+    return runs or [spec]
 
 
 def _open_sets(

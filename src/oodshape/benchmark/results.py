@@ -17,7 +17,6 @@ from pandas import DataFrame
 
 import oodshape
 from oodshape.benchmark.comparisons import Average, Ties
-from oodshape.benchmark.curves import ScoreCurve
 from oodshape.core.errors import InputError, check_fraction
 from oodshape.core.files import CHECKSUM, checksum, reading, replacing, verify_checksum
 from oodshape.core.values import Checked
@@ -76,6 +75,17 @@ class Row(Checked):
         metrics, rest = gather_metrics(columns)
         spreads = {name: rest.pop(name + SPREAD) for name in metrics if name + SPREAD in rest}
         return cls(metrics=metrics, spreads=spreads, **rest)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScoreCurve(Checked):
+    """The ROC curve of one row in a few points."""
+
+    model: str
+    method: str
+    ood: str
+    fpr: tuple[float, ...]  # ascending from 0 to 1
+    tpr: tuple[float, ...]
 
 
 @dataclass(frozen=True, kw_only=True)

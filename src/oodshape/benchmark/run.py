@@ -18,11 +18,10 @@ from torch import Tensor
 
 from oodshape.benchmark.bench_model import BenchModel, BenchOptions, Images, TensorSet
 from oodshape.benchmark.comparisons import Average, find_ties
-from oodshape.benchmark.curves import ScoreCurve
 from oodshape.benchmark.kept_scores import KeptScores
 from oodshape.benchmark.plan import Plan, PlannedNetwork
 from oodshape.benchmark.repeat import run_recipe
-from oodshape.benchmark.results import Failed, Row, RunResults, collect_provenance
+from oodshape.benchmark.results import Failed, Row, RunResults, ScoreCurve, collect_provenance
 from oodshape.benchmark.spec import AUTHORS, Benchmark
 from oodshape.core.errors import InputError
 from oodshape.core.files import compute_fingerprint
@@ -33,7 +32,7 @@ from oodshape.features.features import Features, check_labels, warn_if_by_chance
 from oodshape.images.sources.image_set import Subset
 from oodshape.methods.detector import Detector
 from oodshape.methods.fit_all import collect_statistics
-from oodshape.metrics.detection import Estimate
+from oodshape.metrics.detection import Estimate, roc_points
 from oodshape.metrics.registry import measure
 
 
@@ -104,7 +103,15 @@ def _run_once(prepared: Plan) -> tuple[RunResults, KeptScores]:
         raise InputError(f"no network could be opened; {skipped[-1][0]}: {skipped[-1][1]}")
     settings: dict[str, Any] = {"settings": benchmark.settings}
     settings |= {name: getattr(options, name) for name in ("limit", "seed", "seeds", "resamples")}
-    settings |= {"data": data, **_note_settings(prepared)}
+    noted = {
+        "data": data,
+        "id_set": benchmark.of_paper if benchmark.settings == AUTHORS else "",
+        "runs": prepared.runs,
+        "spectrum": benchmark.spectrum,
+        "shifted": [look.name for look in benchmark.pooled],
+        "lists": "as they are, not held to the published ones" if options.any_list else "",
+    }
+    settings |= {name: value for name, value in noted.items() if value}
     said = collect_provenance(benchmark_hash=benchmark.hash, weights=weights, methods=methods, settings=settings)
     said |= {"run": run_recipe(benchmark, options, prepared.in_memory), "overlaps": list(overlaps)}
     with progress_bar("ties", None, options.progress):
@@ -146,21 +153,6 @@ def _fingerprint(images: Images, features: Features) -> str:
     if isinstance(images, Features):
         return compute_fingerprint(*(part.float().cpu().numpy() for _, part in images.chunks()))
     return images.fingerprint
-
-
-def _note_settings(prepared: Plan) -> dict[str, Any]:
-    """Notes on a run with non-default settings."""
-    benchmark, options = prepared.benchmark, prepared.options
-    said: dict[str, Any] = {}
-    if benchmark.settings == AUTHORS:
-        said["id_set"] = benchmark.of_paper
-    if prepared.runs:
-        said["runs"] = prepared.runs
-    if benchmark.spectrum:
-        said |= {"spectrum": benchmark.spectrum, "shifted": [look.name for look in benchmark.pooled]}
-    if options.any_list:
-        said["lists"] = "as they are, not held to the published ones"
-    return said
 
 
 def extract_networks(benchmark: Benchmark, options: BenchOptions = BenchOptions()) -> Iterator[BenchModel]:
@@ -222,7 +214,10 @@ def _measure_method(
         )
         for ood, metrics in measured.items()
     ]
-    curves = [ScoreCurve.of(title, name, ood, inside, part) for ood, part in outside.items()]
+    curves = []
+    for ood, part in outside.items():
+        fpr, tpr = roc_points(inside, part)
+        curves.append(ScoreCurve(model=title, method=name, ood=ood, fpr=fpr, tpr=tpr))
     kept.add(title, name, inside.cpu(), {ood: part.cpu() for ood, part in outside.items()})
     return rows, curves, Average(model=title, method=name, metrics=means)
 

@@ -22,8 +22,8 @@ def compare(
 ) -> None:
     """Test whether one method is better than another on the images of a run.
 
-    Both have scored the same images, so these are compared in pairs: AUROC by DeLong's test, other metrics and the
-    means over OOD sets by a bootstrap that draws the ID images once for all sets. Without --methods, every method is
+    Both have scored the same images, so these are compared in pairs: AUROC by DeLong's test, other metrics by a
+    bootstrap that draws the ID images once for all OOD sets. Without --methods, every method is
     compared with the best by mean AUROC; tied are those whose p-value, corrected over all pairs of methods, is at
     least 0.05. After a run with --seeds, the scores of the first seed are compared.
 
@@ -33,8 +33,8 @@ def compare(
     from oodshape.benchmark.comparisons import compare_pair
     from oodshape.benchmark.kept_scores import KeptScores
     from oodshape.benchmark.results import CONVENTION, RunResults
-    from oodshape.core.columns import print_columns
     from oodshape.core.errors import InputError
+    from oodshape.core.text import print_columns
     from oodshape.report.tables.table import parse_columns
 
     scores = KeptScores.load(results)
@@ -64,7 +64,7 @@ def compare(
 
 def _show_ties(scores: KeptScores) -> None:
     from oodshape.benchmark.comparisons import compare_with_best
-    from oodshape.core.columns import print_columns
+    from oodshape.core.text import print_columns
 
     rows = []
     for model, best, name, mean, difference, p_value in compare_with_best(scores):

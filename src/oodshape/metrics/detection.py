@@ -24,6 +24,7 @@ Ints = NDArray[np.int64]
 CHUNK = 1 << 16  # counts per array while resampling: half a megabyte, so that a chunk stays in the processor's cache
 MANY = 1000  # images of a side from which on its resamples need no unseen image
 RISK = 20  # 1 / 20 = 5 %: the risk at which the joint coverage is read
+POINTS = 60  # of a ROC curve at most
 
 
 @dataclass(frozen=True)
@@ -236,6 +237,20 @@ def area_under_precision_recall(outcome: Outcome) -> Floats:
     precision = np.where(accepted == 0, 1.0, tp / np.maximum(accepted, 1))  # the curve starts at (0, 1)
     twice = np.einsum("...i,...i->...", np.diff(tp), precision[..., 1:] + precision[..., :-1])
     return np.asarray(twice / (2 * tp[..., -1]))
+
+
+def roc_points(id_scores: Any, ood_scores: Any) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """At most `POINTS` points of the ROC curve (FPR, TPR), even along it, both ends among them.
+
+    >>> roc_points([3.0, 2.0, 2.0], [1.0, 2.0])
+    ((0.0, 0.0, 0.5, 1.0), (0.0, 0.33333, 1.0, 1.0))
+    """
+    outcome = Outcome.of(id_scores, ood_scores)
+    rates = np.stack([outcome.ood / outcome.ood[-1], outcome.id / outcome.id[-1]])
+    along = rates.sum(axis=0)  # 0..2, ascending
+    kept = np.unique(np.searchsorted(along, np.linspace(0, 2, POINTS) - 1e-9))
+    fpr, tpr = rates[:, kept].round(5).tolist()
+    return tuple(fpr), tuple(tpr)
 
 
 def joint_aurc(outcome: Outcome) -> Floats | None:

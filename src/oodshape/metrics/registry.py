@@ -11,11 +11,10 @@ import numpy as np
 from oodshape.core.errors import InputError, check_fraction, unknown
 from oodshape.metrics import detection
 from oodshape.metrics.detection import Estimate, Floats, Outcome
-from oodshape.metrics.significance import Difference, delong
+from oodshape.metrics.significance import Difference, Scores, delong
 
 UNITS = {"%": ("percent", 100, 2), "s": ("seconds", 1, 3), "ms": ("milliseconds", 1, 3)}  # name, factor, decimals
 LIMITS = {"_low": "low", "_high": "high"}  # how the columns of a metric's interval end in flat files
-Pair = tuple[Any, Any]  # (id_scores, ood_scores)
 
 
 @dataclass(frozen=True)
@@ -41,7 +40,7 @@ class Metric:
     function: Callable[[Outcome], Floats | float | None]
     unit: Literal["%", "s", "ms"] = "%"
     tolerance: tuple[float, int] = (0.005, 2)
-    paired: Callable[[Pair, Pair], Difference] | None = None
+    paired: Callable[[Scores, Scores], Difference] | None = None
 
     def __call__(self, id_scores: Any, ood_scores: Any) -> float:
         """The value from scores alone."""

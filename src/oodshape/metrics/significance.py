@@ -14,11 +14,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from oodshape.core.errors import InputError, check_fraction
+from oodshape.core.errors import InputError
 from oodshape.metrics.detection import as_scores, auroc
 
 Floats = NDArray[np.float64]
 Metric = Callable[[Floats, Floats], float]
+LEVEL = 0.95  # of confidence intervals
 Scores = tuple[Any, Mapping[str, Any]]  # of the ID images, and of the images of each OOD set
 
 
@@ -32,20 +33,20 @@ class Difference:
     p_value: float
 
 
-def delong(first: tuple[Any, Any], second: tuple[Any, Any], *, level: float = 0.95) -> Difference:
-    """The difference of two AUROCs on the same images (DeLong et al., 1988, by mid-ranks: Sun & Xu, 2014).
+def delong(first: Scores, second: Scores) -> Difference:
+    """The difference of two mean AUROCs over OOD sets (DeLong et al., 1988, by mid-ranks: Sun & Xu, 2014).
 
-    `first` and `second` are (id_scores, ood_scores) of two methods, image by image in the same order.
+    `first` and `second` are (id_scores, {set: ood_scores}) of two methods, image by image in the same order.
 
-    >>> delong(([3.0, 2.0, 4.0], [1.0, 2.5]), ([3.0, 2.0, 4.0], [1.0, 2.5])).p_value
+    >>> same = ([3.0, 2.0, 4.0], {"textures": [1.0, 2.5]})
+    >>> delong(same, same).p_value
     1.0
     """
-    one, other = (MeanAuroc.of((inside, {"ood_scores": outside})) for inside, outside in (first, second))
-    return one.minus(other, level)
+    return MeanAuroc.of(first).minus(MeanAuroc.of(second))
 
 
 def paired_bootstrap(
-    metric: Metric, first: Scores, second: Scores, *, level: float = 0.95, resamples: int = 1000, seed: int = 0
+    metric: Metric, first: Scores, second: Scores, *, resamples: int = 1000, seed: int = 0
 ) -> Difference:
     """The difference of a metric's mean over OOD sets between two methods on the same images.
 
@@ -56,7 +57,6 @@ def paired_bootstrap(
     >>> paired_bootstrap(auroc, same, same, resamples=20)
     Difference(value=0.0, low=0.0, high=0.0, p_value=1.0)
     """
-    check_fraction("level", level)
     if resamples < 1:
         raise InputError(f"resamples must be at least 1, got {resamples}")
     (id_a, sets_a), (id_b, sets_b) = _sets(first), _sets(second)
@@ -79,7 +79,7 @@ def paired_bootstrap(
             for _ in range(resamples)
         ]
     )
-    low, high = np.quantile(drawn, [(1 - level) / 2, (1 + level) / 2]).tolist()
+    low, high = np.quantile(drawn, [(1 - LEVEL) / 2, (1 + LEVEL) / 2]).tolist()
     below, above = int((drawn <= 0).sum()), int((drawn >= 0).sum())
     p_value = min(1.0, 2 * (1 + min(below, above)) / (resamples + 1))
     return Difference(whole, low, high, p_value)
@@ -89,9 +89,6 @@ def _sets(scores: Scores) -> tuple[Floats, dict[str, Floats]]:
     if not scores[1]:
         raise InputError("there is no OOD set to compare on")
     return as_scores(scores[0], "id_scores"), {name: as_scores(ood, name) for name, ood in scores[1].items()}
-
-
-LEVEL = 0.95
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,16 +136,15 @@ class MeanAuroc:
         outside = tuple(mine * a + share * b for a, b in zip(self.outside, other.outside, strict=True))
         return MeanAuroc(mine * self.value + share * other.value, mine * self.inside + share * other.inside, outside)
 
-    def minus(self, other: MeanAuroc, level: float = LEVEL) -> Difference:
+    def minus(self, other: MeanAuroc) -> Difference:
         """The difference of two methods on the same images."""
         self._check(other)
-        check_fraction("level", level)
         value = self.value - other.value
         gaps = [a - b for a, b in zip((self.inside, *self.outside), (other.inside, *other.outside), strict=True)]
         spread = float(np.sqrt(sum(gap.var(ddof=1) / len(gap) for gap in gaps)))
         if spread == 0:  # both rank every pair alike
             return Difference(value, value, value, 1.0 if value == 0 else 0.0)
-        reach = NormalDist().inv_cdf((1 + level) / 2) * spread
+        reach = NormalDist().inv_cdf((1 + LEVEL) / 2) * spread
         return Difference(value, value - reach, value + reach, 2 * NormalDist().cdf(-abs(value) / spread))
 
     def _check(self, other: MeanAuroc) -> None:
