@@ -14,6 +14,7 @@ import multiprocessing
 import os
 import sys
 import tempfile
+import time
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ import numpy as np
 from harness import Ratio, check
 from oodshape import Guard
 from oodshape.core.options import RunOptions
-from oodshape.engines.actors import ActorPool, map_shards, start_ray
+from oodshape.engines.ray import ActorPool, map_shards, start_ray
 from oodshape.engines.workers import Job, ShardScorer
 from oodshape.images.datasets.digits import load_digits_sets
 from oodshape.images.sources.image_set import Subset
@@ -82,9 +83,18 @@ def throughput(rows: list[dict[str, Any]], workers: int, size: float) -> float:
     return len(counted) * size / (max(row["ended"] for row in counted) - warm)
 
 
+class TimedScorer(ShardScorer):
+    """A worker whose rows say when and where a shard was done."""
+
+    def __call__(self, number: int) -> dict[str, Any]:
+        begun = time.time()
+        row = super().__call__(number)
+        return row | {"begun": begun, "ended": time.time(), "pid": os.getpid()}
+
+
 def by_ray(told: dict[str, Any], workers: int) -> list[dict[str, Any]]:
     """The shards on so many actors."""
-    return list(map_shards(ShardScorer, told, range(1, SHARDS + 1), ActorPool(actors=workers), "digits", False))
+    return list(map_shards(TimedScorer, told, range(1, SHARDS + 1), ActorPool(actors=workers), "digits", False))
 
 
 def plain(told: dict[str, Any], workers: int) -> list[dict[str, Any]]:
@@ -104,7 +114,7 @@ def plain(told: dict[str, Any], workers: int) -> list[dict[str, Any]]:
 
 
 def _work(told: dict[str, Any], queue: Any, out: Any, ready: Any) -> None:
-    scorer = ShardScorer(**told)
+    scorer = TimedScorer(**told)
     ready.wait()
     while number := queue.get():
         out.put(scorer(number))

@@ -1,10 +1,10 @@
 """src/oodshape/report/tables/paper.csv: the figures of the paper's main tables, from one CSV file per table.
 
-src/oodshape/report/tables/paper_studies.csv: those of its studies, except the variants, which are in the main tables.
+src/oodshape/report/tables/paper_studies.csv: those of its studies.
 
     python scripts/make_paper_csv.py TABLES
 
-Methods get this package's names; `Ours` with features of OOD images instead of none keeps the paper's names.
+Methods get this package's names.
 """
 
 from __future__ import annotations
@@ -20,12 +20,13 @@ COLUMNS = ("table", "id_set", "model", "ood", "method", "fpr95", "auroc")
 METHODS = {"Ours (V)": "optfs-v", "Ours (E)": "optfs-e"}
 METHODS |= {name: name.lower() for name in ("MSP", "MLS", "Energy", "ODIN", "DICE", "ReAct", "BFAct", "VRA-P")}
 METHODS |= {name: name.lower() for name in ("ASH-P", "ASH-B", "ASH-S")}
+VARIANTS = ("Real", "Gaussian", "Uniform", "Dynamic", "Ours (V)", "Ours (E)")
 BY_OOD = {"resnet50": "ResNet50", "vit_b_16": "ViT-B-16", "mlp_b": "MLP-B"}
 
 
 def rows(folder: Path) -> Iterator[tuple[str, ...]]:
     """Every figure: the table, where it stands in it, FPR95 and AUROC in percent."""
-    for table, file in (("model", "by_model"), ("standard4", "standard4_by_model"), ("variants", "variants_by_model")):
+    for table, file in (("model", "by_model"), ("standard4", "standard4_by_model")):
         for line in read(folder / f"imagenet_{file}.csv"):
             yield table, "imagenet", line["model"], "Average", *figures(line)
     for name, model in BY_OOD.items():
@@ -44,6 +45,9 @@ def study_rows(folder: Path) -> Iterator[tuple[str, ...]]:
     for line in read(folder / "changed_weight_ratio.csv"):
         for ours in ("without_bias", "with_bias"):  # the paper's formula, and what its authors' code computes
             yield "dynamic", line["model"], "r", ours, line["percent_changed"]
+    for line in read(folder / "imagenet_variants_by_model.csv"):
+        if line["method"] in VARIANTS and line["model"] != "Average":
+            yield from (("variants", line["model"], line["method"], ours, line[ours]) for ours in ("fpr95", "auroc"))
     limits = {"lower": "lower_limit", "upper": "upper_limit", "fpr95": "fpr95", "auroc": "auroc"}
     for line in read(folder / "percentile_robustness.csv"):
         row = f"{float(line['lower_percentile']):g}"

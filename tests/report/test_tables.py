@@ -19,8 +19,8 @@ from oodshape.benchmark.results import CONVENTION, RunResults
 from oodshape.core.errors import InputError
 from oodshape.metrics.detection import Floats, Outcome
 from oodshape.metrics.registry import METRICS, Metric
+from oodshape.report.benchmark_files import make_named_tables, sort_lines
 from oodshape.report.tables.markdown_latex import to_latex, to_markdown
-from oodshape.report.tables.named_tables import make_named_tables, sort_lines
 from oodshape.report.tables.table import Table, make_table, parse_columns
 from oodshape.report.tables.terminal import to_rich, to_text
 from synthetic import METHODS, results, row

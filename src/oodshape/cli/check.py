@@ -34,7 +34,7 @@ def check(
     """
     check_writable(out)
     shared.check_inputs(id, *ood, guard=guard, model=model, opening=opening)
-    from oodshape.core.columns import print_columns
+    from oodshape.core.text import print_columns
     from oodshape.guard.guard import Guard
     from oodshape.images.sources.open_images import stream_images
     from oodshape.report.pages.check_page import HEAD, NOTE, check_rows, describe_decision, verdict, write_check_page

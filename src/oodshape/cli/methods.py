@@ -15,7 +15,7 @@ def methods(name: Annotated[str | None, typer.Argument(metavar="NAME")] = None) 
     Args:
         name: Describe this method, or package.module:Name of yours.
     """
-    from oodshape.core.columns import print_columns
+    from oodshape.core.text import print_columns
     from oodshape.methods.describe import describe_method, method_rows
 
     out = console()

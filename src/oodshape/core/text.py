@@ -1,13 +1,16 @@
-"""Text for people: numbers, names and lists in sentences, without characters that a terminal would obey."""
+"""Text for people: numbers, names, lists and columns, without characters that a terminal would obey."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from html import escape
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from oodshape.core.errors import InputError
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 # Control characters, marks that change the direction of text, line separators, halves of characters
 UNSHOWN = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
@@ -98,3 +101,21 @@ def slug(name: str) -> str:
     'mlp-mixer-b-16'
     """
     return re.sub(r"[^a-z0-9_]+", "-", name.lower()).strip("-")
+
+
+def print_columns(head: Sequence[str], rows: Iterable[Sequence[str]], console: Console) -> None:
+    """Print rows below their heads, if there are any; without a terminal a line per row, with tabs between cells."""
+    from rich.table import Table
+    from rich.text import Text
+
+    head, rows = [printable(name) for name in head], [[printable(cell) for cell in row] for row in rows]
+    if not console.is_terminal:
+        for row in [*([head] if head else []), *rows]:
+            console.file.write("\t".join(row) + "\n")  # rich would turn tabs into spaces
+        return
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=bool(head))
+    for place, name in enumerate(head or ("", "")):
+        table.add_column(Text(name), no_wrap=place == 0, overflow="fold", style="" if head or place else "bold")
+    for row in rows:
+        table.add_row(*(Text(cell) for cell in row))
+    console.print(table)

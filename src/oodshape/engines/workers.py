@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import tempfile
 import time
 from dataclasses import dataclass, field, replace
@@ -83,24 +82,18 @@ class ShardScorer:
         self.source = job.open_network()
 
     def __call__(self, number: int) -> dict[str, Any]:
-        """The row of a shard: its counts, and when and where it was done."""
-        begun = time.time()
-        tally = self._score_shard(number, begun + PATIENCE)
-        return {"tally": tally, "begun": begun, "ended": time.time(), "pid": os.getpid()}
-
-    def _score_shard(self, number: int, until: float) -> Counts:
-        """The shard in its file; a worker of a run that was killed a moment ago may still be at it."""
+        """The row of a shard: its counts. A worker of a run that was killed a moment ago may still be at it."""
+        until, shard = time.time() + PATIENCE, Shard(number, self.job.shards)
         out = self.folder / name_shard_file(number, self.job.shards)
         while not out.exists():
             try:
-                return score_to_file(
-                    self.guard, self.source, self.listing, out, self.job.run, shard=Shard(number, self.job.shards)
-                )
+                tally = score_to_file(self.guard, self.source, self.listing, out, self.job.run, shard=shard)
+                return {"tally": tally}
             except ScoresInUse:
                 if time.time() > until:
                     raise
                 time.sleep(0.1)
-        return Counts()
+        return {"tally": Counts()}
 
 
 def name_shard_file(shard: int, shards: int) -> str:

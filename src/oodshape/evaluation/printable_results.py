@@ -11,10 +11,9 @@ from pandas import DataFrame
 from oodshape.benchmark import results as benchmark
 from oodshape.benchmark.kept_scores import KeptScores
 from oodshape.core.text import format_count
-from oodshape.report.benchmark_files import write_report
+from oodshape.report.benchmark_files import Kind, make_named_tables, write_report
 from oodshape.report.pages.benchmark_page import write_benchmark_page
 from oodshape.report.tables.markdown_latex import to_latex, to_markdown
-from oodshape.report.tables.named_tables import Kind, make_named_tables
 from oodshape.report.tables.table import Table, parse_columns
 from oodshape.report.tables.terminal import to_text
 

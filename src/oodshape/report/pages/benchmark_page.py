@@ -129,13 +129,8 @@ def _methods(results: RunResults) -> list[dict[str, Any]]:
     return found
 
 
-def write_benchmark_page(
-    results: RunResults, path: str | Path, columns: Columns = DEFAULT_COLUMNS, **more: tuple[str, str]
-) -> None:
-    """Write the page of these results atomically; its table shows these columns at first.
-
-    `more` are sections behind the leaderboard: id=(title, HTML).
-    """
+def write_benchmark_page(results: RunResults, path: str | Path, columns: Columns = DEFAULT_COLUMNS) -> None:
+    """Write the page of these results atomically; its table shows these columns at first."""
     overview = make_table(results, "model")
     lacking = any(entry.over < entry.full for line in overview.lines for entry in line.entries)
     parts = {
@@ -156,7 +151,7 @@ def write_benchmark_page(
         for place, each in enumerate(collect_curves(results))
         if each
     )
-    write_page(path, overview.title, fill_template("page.html", parts, more), SCRIPTS, "page_wide.css", later)
+    write_page(path, overview.title, fill_template("page.html", parts, {}), SCRIPTS, "page_wide.css", later)
 
 
 def _sub(results: RunResults) -> str:

@@ -12,9 +12,8 @@ from oodshape.metrics.registry import DEFAULT_METRICS, MAIN
 from oodshape.metrics.significance import mcnemar
 from oodshape.networks.loading import OpenNet
 from oodshape.report.pages.html import banner, html_table, tiles
-from oodshape.report.pages.scored_data import SHOWN, collect_set, describe_images, roc_curves
 from oodshape.report.pages.scored_page import Origin, list_unreadable, write_scored_sets
-from oodshape.report.pages.scored_set import CLEAR, Role
+from oodshape.report.pages.scored_set import CLEAR, SHOWN, Role, collect_set, describe_images, roc_curves
 
 HEAD = ["set", "detector", "images", "accepted", *(metric.head for metric in DEFAULT_METRICS)]
 NOTE = (

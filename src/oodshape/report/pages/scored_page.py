@@ -20,8 +20,7 @@ from oodshape.metrics.conformal import rejected_count_limits
 from oodshape.networks.loading import OpenNet
 from oodshape.report.method_styles import display_name
 from oodshape.report.pages.html import banner, definitions, fill_template, html_table, page_json, write_page
-from oodshape.report.pages.scored_data import SHOWN, describe_images, scored_data
-from oodshape.report.pages.scored_set import ScoredSet, ShownImage, class_tables
+from oodshape.report.pages.scored_set import SHOWN, ScoredSet, ShownImage, class_tables, describe_images, scored_data
 
 BROKEN = 100  # unreadable images that are listed
 SCRIPTS = ("elements.js", "scored.js")

@@ -13,7 +13,7 @@ import numpy as np
 from pandas import DataFrame
 
 from oodshape.benchmark.results import RunResults
-from oodshape.core.columns import print_columns
+from oodshape.core.text import print_columns
 from oodshape.methods.records import RECORDS
 from oodshape.metrics.registry import ERROR
 from oodshape.report.tables.markdown_latex import format_cells

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
-from importlib.resources.abc import Traversable
 from statistics import mean
 
-from pandas import DataFrame
+from pandas import DataFrame, Series
 
 from oodshape.benchmark.results import RunResults
 from oodshape.benchmark.spec import Benchmark
@@ -21,6 +20,7 @@ from oodshape.metrics.registry import DEFAULT_METRICS, METRICS
 from oodshape.report.tables.table import Cell, Entry, Line, Table
 
 STANDARD4 = ("iNaturalist", "SUN", "Places", "Texture")  # the sets of MOS, on which most papers report
+OURS = {"optfs-v": "Ours (V)", "optfs-e": "Ours (E)"}  # how the paper calls them
 Figures = dict[str, float]  # in percent, by the metric's name
 Place = tuple[str, str, str, str]  # table, ID set, model, OOD set
 
@@ -28,12 +28,8 @@ Place = tuple[str, str, str, str]  # table, ID set, model, OOD set
 @cache
 def paper_figures() -> dict[Place, dict[str, Figures]]:
     """The paper's figures by place and method; the OOD set is `Average` where a model's mean is printed."""
-    return read_paper_figures(files(__package__) / "paper.csv")
-
-
-def read_paper_figures(path: Traversable) -> dict[Place, dict[str, Figures]]:
-    """The figures of a CSV file with the columns table, id_set, model, ood, method and a metric each."""
     found: dict[Place, dict[str, Figures]] = {}
+    path = files(__package__) / "paper.csv"
     with reading(str(path)):
         for line in csv.DictReader(path.read_text(encoding="utf-8").splitlines()):
             place = (line["table"], line["id_set"], line["model"], line["ood"])
@@ -119,73 +115,58 @@ StudyFigures = dict[str, dict[str, dict[str, float]]]  # by network of the paper
 
 @dataclass(frozen=True)
 class PaperStudyTable:
-    """A table of the paper: what names its rows, our rows in its units, and how each measure is headed and printed."""
+    """A table of the paper: the column of our rows that names its rows, its head, and how each measure is printed."""
 
     where: str
-    row: str
-    ours: Callable[[DataFrame], DataFrame]  # columns network, row and a measure each
-    measures: dict[str, tuple[str, int]]  # heading, decimals
+    column: str
+    head: str
+    measures: dict[str, tuple[str, int, int]]  # heading, decimals, factor of our values
 
 
-def _average_metrics(frame: DataFrame, row: str) -> DataFrame:
-    means = frame.groupby(["network", row], sort=False)[[metric.name for metric in DEFAULT_METRICS]].mean() * 100
-    return means.rename_axis(["network", "row"]).reset_index()
-
-
-def _select_validation(frame: DataFrame) -> DataFrame:
-    percent = {name: 100 * frame[name] for name in ("auroc_with", "auroc_without")}
-    return frame.assign(row=frame["ood"], **percent)
-
-
-def _select_ratios(frame: DataFrame) -> DataFrame:
-    first = frame.drop_duplicates("network")
-    return first.assign(row="r", **{name: 100 * first[name] for name in ("without_bias", "with_bias")})
-
-
-def _select_limits(frame: DataFrame) -> DataFrame:
-    vanilla = frame[frame["method"] == "optfs-v"]  # of which the paper's table is
-    limits = vanilla.groupby(["network", "tail"], sort=False)[["lower", "upper"]].first().reset_index()
-    rows = _average_metrics(vanilla, "tail").assign(lower=limits["lower"], upper=limits["upper"])
-    return rows.assign(row=rows["row"].map(lambda tail: f"{100 * tail:g}"))
-
-
-_SEPARATION = {metric.name: (metric.head, 2) for metric in DEFAULT_METRICS}
+_SEPARATION = {metric.name: (metric.head, 2, 100) for metric in DEFAULT_METRICS}
 STUDIES: dict[str, PaperStudyTable] = {
     "validation": PaperStudyTable(
         "Table 3",
+        "ood",
         "OOD set",
-        _select_validation,
         {
-            "norm_ratio": ("length b / a", 2),
-            "cosine": ("cos(a, b)", 2),
-            "auroc_with": ("AUROC with OOD data", 2),
-            "auroc_without": ("AUROC ID only", 2),
+            "norm_ratio": ("length b / a", 2, 1),
+            "cosine": ("cos(a, b)", 2, 1),
+            "auroc_with": ("AUROC with OOD data", 2, 100),
+            "auroc_without": ("AUROC ID only", 2, 100),
         },
     ),
-    "variants": PaperStudyTable("Table 5", "variant", lambda frame: _average_metrics(frame, "variant"), _SEPARATION),
+    "variants": PaperStudyTable("Table 5", "variant", "variant", _SEPARATION),
     "dynamic": PaperStudyTable(
         "Table 6",
         "ratio",
-        _select_ratios,
-        {"without_bias": ("r without bias (paper's formula)", 1), "with_bias": ("r with bias (authors' code)", 1)},
+        "ratio",
+        {
+            "without_bias": ("r without bias (paper's formula)", 1, 100),
+            "with_bias": ("r with bias (authors' code)", 1, 100),
+        },
     ),
     "limits": PaperStudyTable(
-        "Table 7", "percentile", _select_limits, {"lower": ("lower", 2), "upper": ("upper", 2), **_SEPARATION}
+        "Table 7", "percentile", "percentile", {"lower": ("lower", 2, 1), "upper": ("upper", 2, 1), **_SEPARATION}
     ),
 }
-OURS = {"optfs-v": "Ours (V)", "optfs-e": "Ours (E)"}  # how the paper calls them
-_VARIANTS = {name: name for name in ("Real", "Gaussian", "Uniform", "Dynamic")} | OURS
+
+
+def _average_rows(study: str, frame: DataFrame) -> DataFrame:
+    """Return a row per network and row of the paper's table: network, the table's column, and the mean measures."""
+    if study == "limits":  # the paper's table is of OptFS (V)
+        frame = frame[frame["method"] == "optfs-v"]
+        frame = frame.assign(percentile=frame["tail"].map(lambda tail: f"{100 * tail:g}"))
+    table = STUDIES[study]
+    factors = {name: factor for name, (_, _, factor) in table.measures.items()}
+    groups = frame.assign(ratio="r").groupby(["network", table.column], sort=False)
+    return (groups[list(factors)].mean() * Series(factors)).reset_index()
 
 
 @cache
 def _load_study_figures(study: str) -> StudyFigures:
     """Load the paper's figures of a study."""
     found: StudyFigures = {}
-    if study == "variants":  # printed with the rivals, and kept with their table
-        for (table, _, model, _), methods in paper_figures().items():
-            if table == study:
-                found[model] = {_VARIANTS[name]: values for name, values in methods.items() if name in _VARIANTS}
-        return found
     text = (files(__package__) / "paper_studies.csv").read_text(encoding="utf-8")
     for line in csv.DictReader(text.splitlines()):
         if line["study"] == study:
@@ -225,13 +206,13 @@ def compare_study_with_paper(study: str, frame: DataFrame, id_sets: Mapping[str,
     table, lines = STUDIES[study], []
     wanted = set(map(_plain, paper_sets("imagenet")))
     sets = {name: set(map(_plain, part["ood"])) for name, part in frame.groupby("network") if "ood" in part}
-    for _, ours in table.ours(frame).iterrows():
+    for _, ours in _average_rows(study, frame).iterrows():
         network = str(ours["network"])
         model = _find_paper_model(study, network, id_sets[network])
         rows = {_plain(name): row for name, row in _load_study_figures(study).get(model, {}).items()}
-        paper = rows.get(_plain(str(ours["row"])), {})
-        line = {"network": network, table.row: str(ours["row"])}
-        for name, (head, decimals) in table.measures.items():
+        paper = rows.get(_plain(ours[table.column]), {})
+        line = {"network": network, table.head: ours[table.column]}
+        for name, (head, decimals, _) in table.measures.items():
             same = name not in _SEPARATION or sets[network] == wanted
             line[head] = f"{ours[name]:.{decimals}f}"
             theirs = _difference(line[head], paper.get(name), decimals, same)

@@ -26,23 +26,17 @@ def print_table(table: Table, console: Console) -> None:
         console.print(Text(to_text(table)), soft_wrap=True, end="")
 
 
-def to_rich(table: Table, width: int | None = None) -> Group:
-    """The table for a terminal; in several parts, one below the other, where it is wider than `width`."""
-    return _group(table, width, styles=("", "bold", "underline"), signs=("", "", ""), note=STYLED)
-
-
 def to_text(table: Table, width: int | None = None) -> str:
     """The table as aligned plain text, with a sign after the best values; in parts where it is wider than `width`."""
-    group = _group(table, width, styles=("", "", ""), signs=(" ", "*", "+"), note=SIGNED)
     console = Console(file=io.StringIO(), width=100_000, color_system=None)
     with console.capture() as capture:
-        console.print(group, soft_wrap=True)
+        console.print(to_rich(table, width, plain=True), soft_wrap=True)
     return "\n".join(line.rstrip() for line in capture.get().splitlines()) + "\n"
 
 
-def _group(
-    table: Table, width: int | None, *, styles: tuple[str, str, str], signs: tuple[str, str, str], note: str
-) -> Group:
+def to_rich(table: Table, width: int | None = None, *, plain: bool = False) -> Group:
+    """The table for a terminal, or with signs in place of styles; in parts below each other if wider than `width`."""
+    styles, signs = (("", "", ""), (" ", "*", "+")) if plain else (("", "bold", "underline"), ("", "", ""))
     names = [column.head + column.metric.arrow for column in table.columns]
     widths = [max(6, len(name)) for name in names]
 
@@ -59,9 +53,9 @@ def _group(
     ]
     sizes = [3 + max(cell.cell_len for cell in column) for column in columns]  # two spaces and a divider
     first = 2 + max(cell_len(printable(name)) for name in ("method", *(line.method for line in table.lines)))
-    parts: list[RenderableType] = [Text(printable(table.title), "bold" if styles[1] else "")]
+    parts: list[RenderableType] = [Text(printable(table.title), styles[1])]
     for chosen in _fitting(sizes, None if width is None else width - first):
-        part = RichTable(box=box.SIMPLE_HEAD if styles[1] else box.ASCII2, header_style="", show_edge=not styles[1])
+        part = RichTable(box=box.ASCII2 if plain else box.SIMPLE_HEAD, header_style="", show_edge=plain)
         part.add_column("\nmethod", no_wrap=True)
         for j in chosen:
             part.add_column(Text("\n").join(columns[j][:2]), no_wrap=True)
@@ -70,7 +64,7 @@ def _group(
                 part.add_section()
             part.add_row(Text(printable(line.method)), *(columns[j][i + 2] for j in chosen))
         parts += [Text(), part]
-    return Group(*parts, Text(), *(Text(printable(line)) for line in (note, *table.notes)))
+    return Group(*parts, Text(), *(Text(printable(line)) for line in (SIGNED if plain else STYLED, *table.notes)))
 
 
 def _centred(name: Text, *cells: Text) -> list[Text]:
