@@ -57,13 +57,6 @@ def test_seeds_give_mean_and_spread_where_anything_is_random(results: Results) -
     assert "Means over 2 seeds where a seed matters (ash-rand)" in notes
 
 
-def test_compare_names_the_seed_that_it_compares(folder: Path) -> None:
-    for methods, is_random in (("energy,ash-rand", True), ("energy,optfs-e", False)):
-        done = call("compare", str(folder), "--methods", methods, cwd=folder)
-        assert done.returncode == 0, done.stderr
-        assert ("are means over 2 seeds; scores were kept of the first seed only" in done.stderr) == is_random
-
-
 def test_ties_are_what_compare_says(folder: Path, results: Results) -> None:
     kept = KeptScores.load(folder)
     assert {(t.model, t.ood) for t in find_ties(kept)} == {(t.model, t.ood) for t in results.ties}

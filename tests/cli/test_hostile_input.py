@@ -116,13 +116,6 @@ def test_a_hostile_archive_runs_nothing(hostile: Path, tmp_path: Path) -> None:
     assert marker.exists()  # it was a file that runs code
 
 
-def test_every_command_that_opens_a_network_takes_the_flag() -> None:
-    for name, command in COMMANDS.items():
-        flags = {flag for option in command.params for flag in option.opts}
-        opens = bool(flags & {"--model", "--models"}) or name == "repeat"
-        assert ("--trust-code" in flags) == opens, name
-
-
 def test_code_that_a_benchmark_names_needs_trust(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "code_in_toml.py").write_text(CODE)
     (tmp_path / "own.toml").write_text(

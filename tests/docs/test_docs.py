@@ -31,7 +31,6 @@ from oodshape.core.values import Value
 from oodshape.features.features import Features
 from oodshape.methods.records import RECORDS
 from oodshape.methods.registry import METHODS, find_method
-from oodshape.report.palette import PAPER
 from oodshape.studies.catalog import STUDIES
 from oodshape.studies.load_networks import load_benchmark, load_folder
 
@@ -326,14 +325,3 @@ def test_the_generalisation_table_is_what_the_command_prints(shared: Path) -> No
     for (name, kept), (same, value) in zip(ours, theirs, strict=True):
         assert name == same
         assert float(kept) == pytest.approx(float(value), abs=2.0 if name in drawn else 0.3), name
-
-
-def test_an_inlined_figure_brings_nothing_that_reaches_beyond_it() -> None:
-    drawn = (
-        '<?xml version="1.0"?>\n<svg width="3"><metadata>\n<a/></metadata><defs><style type="text/css">*{x:y}</style>'
-        f'</defs><g id="a_1" style="fill: {PAPER}"/>\n <use xlink:href="#a_1" clip-path="url(#c)"/></svg>'
-    )
-    assert importlib.import_module("inline_figures").inline(drawn, 'a "name"', "net 1") == (
-        '<svg aria-label="a &quot;name&quot;" role="img" width="3"><defs></defs><g id="net-1-a_1" style="fill: none"/>'
-        '<use xlink:href="#net-1-a_1" clip-path="url(#net-1-c)"/></svg>'
-    )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from statistics import mean
 
 import numpy as np
 import pytest
@@ -47,15 +46,6 @@ def test_models_and_sets_of_the_figures_are_those_of_the_benchmarks() -> None:
         assert models - {"Average"} == {model.title for model in made.models}
     sets = {ood for table, _, _, ood in paper_figures() if table == "ood"}
     assert sets - {"Average"} == {ood.name for ood in Benchmark.load("imagenet").ood}
-
-
-def test_the_printed_averages_follow_from_the_rows() -> None:
-    for id_set in ("imagenet", "cifar10", "cifar100"):
-        models = [model.title for model in Benchmark.load(id_set).models]
-        for method, printed in paper_figures()["model", id_set, "Average", "Average"].items():
-            for metric in ("fpr95", "auroc"):
-                rows = [paper_figures()["model", id_set, model, "Average"][method][metric] for model in models]
-                assert mean(rows) == pytest.approx(printed[metric], abs=0.011), (id_set, method)
 
 
 # Beside ours

@@ -2,24 +2,14 @@
 
 from __future__ import annotations
 
-import functools
 import importlib
 import importlib.util
-import json
 import runpy
-import subprocess
 import sys
-from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
-
-from oodshape import Classifier
-from oodshape.images.datasets.digits import load_digits_sets
-from oodshape.images.decode.preprocessing import DIGITS
-from oodshape.networks.zoo import build
 
 SCRIPTS = Path(__file__).parents[2] / "scripts"
 FOUND = sorted(SCRIPTS.rglob("*.py"))
@@ -61,33 +51,6 @@ def test_the_page_is_what_its_figures_say() -> None:
         assert f"\n| {name} | " in page
 
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "scripts"))
-audit = importlib.import_module("audit")
-SKIPPED = {"name": "a", "skip_reason": "not found"}
-SOUND = {"name": "b", "version": "1", "vulns": []}
-HIT = {"name": "c", "version": "2", "vulns": [{"id": "CVE-1", "fix_versions": []}]}
-
-
-@pytest.mark.parametrize(
-    ("found", "printed", "fails"),
-    [
-        ([SKIPPED], audit.NOT_REACHED, False),
-        ([SKIPPED, SOUND], "1 packages looked up, 0 advisories", False),
-        ([SOUND, HIT], "c 2: CVE-1, fixed in no version\n2 packages looked up, 1 advisories", True),
-    ],
-)
-def test_an_audit_that_looked_nothing_up_says_so(
-    found: Any, printed: str, fails: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    listed, answer = json.dumps([{"name": "torch", "version": "2.13.0+cpu"}]), json.dumps({"dependencies": found})
-    done = functools.partial(subprocess.CompletedProcess, returncode=0)
-    monkeypatch.setattr(subprocess, "run", lambda words, **_: done(words, stdout=listed if "list" in words else answer))
-    monkeypatch.setattr(sys, "argv", ["audit.py", "python"])
-    with pytest.raises(SystemExit) if fails else nullcontext():
-        audit.main()
-    assert capsys.readouterr().out == f"{printed}\n"
-
-
 BENCHES = Path(__file__).parents[2] / "benches"
 FILES = sorted(path.name for path in BENCHES.glob("*.py"))
 
@@ -113,9 +76,3 @@ def test_a_ratio_is_taken_within_each_round() -> None:
     rounds = harness.Rounds({"a": np.stack([3 * busy, busy], 1), "b": np.stack([busy, 2 * busy], 1)})
     assert rounds.ratio("a", "b") == harness.Ratio(3.0, 3.0, 3.0)
     assert rounds.ratio("a", "b", cpu=True) == harness.Ratio(0.5, 0.5, 0.5)
-
-
-def test_decoding_is_measured_beside_the_network() -> None:
-    decode = runpy.run_path(str(BENCHES / "decode.py"), run_name="imported")
-    speed = decode["report"](Classifier(build("digits-convnet")), load_digits_sets()["test"], DIGITS, 1)
-    assert all(speed[name] > 0 for name in ("decoding", "network", "both"))

@@ -73,11 +73,7 @@ def collect(
     say(f"next, with {which}: oodshape fit --parts FILES --model {model} ...")
 
 
-def merge(
-    *,
-    files: Annotated[list[Path], typer.Argument(metavar="FILE")],
-    out: Path,
-) -> None:
+def merge(*, files: Annotated[list[Path], typer.Argument(metavar="FILE")], out: Path) -> None:
     """Merge the scores of all shards into the file that one machine would have written.
 
     Args:

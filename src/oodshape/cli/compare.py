@@ -15,11 +15,7 @@ HEAD = ("network", "OOD set", "metric", "first", "second", "difference", "95 % i
 TIES_HEAD = ("network", "method", "mean AUROC", "to the best", "95 % interval", "p (all pairs)", "")
 
 
-def compare(
-    results: ResultsArgument,
-    methods: str = "",
-    columns: ColumnsOption = "",
-) -> None:
+def compare(results: ResultsArgument, methods: str = "", columns: ColumnsOption = "") -> None:
     """Test whether one method is better than another on the images of a run.
 
     Both have scored the same images, so these are compared in pairs: AUROC by DeLong's test, other metrics by a

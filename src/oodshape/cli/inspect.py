@@ -11,10 +11,7 @@ from oodshape.cli.shared_options import JsonOption
 from oodshape.cli.terminal import say, show_json
 
 
-def inspect(
-    guard: Annotated[Path, typer.Argument(metavar="GUARD")],
-    json: JsonOption = False,
-) -> None:
+def inspect(guard: Annotated[Path, typer.Argument(metavar="GUARD")], json: JsonOption = False) -> None:
     """Show what a guard contains: method, threshold, guarantee, preprocessing, network, classes.
 
     Args:

@@ -44,10 +44,7 @@ def write_report(
     tables += [] if kind == "ood" else make_named_tables(results, "ood", columns=columns)
     folder.mkdir(parents=True, exist_ok=True)
     write_benchmark_page(results, folder / "report.html", columns)
-    for name, render, render_frame in (
-        ("table.md", to_markdown, frame_markdown),
-        ("table.tex", to_latex, frame_latex),
-    ):
+    for name, render, render_frame in (("table.md", to_markdown, frame_markdown), ("table.tex", to_latex, frame_latex)):
         texts = [*(render_frame(*part) for part in openood_tables(results)), *map(render, tables)]
         with replacing(folder / name) as temporary:
             temporary.write_text("\n".join(texts), encoding="utf-8")
