@@ -26,7 +26,6 @@ from oodshape.images.sources.image_files import read_image_list
 from oodshape.images.sources.image_set import ImageSet
 from oodshape.networks.model_names import read_class_names
 from oodshape.networks.weights import load_weights
-from oodshape.report.tables.paper import read_paper_figures
 from own_files import written
 
 RNG = np.random.default_rng(0)
@@ -127,14 +126,6 @@ def specs() -> Kind:
     return Kind("toml", ({"b.toml": text.encode()},), lambda folder: repr(Benchmark.load(folder / "b.toml")).encode())
 
 
-def paper() -> Kind:
-    """The table of the paper's figures."""
-    text = "table,id_set,model,ood,method,fpr95,auroc\nmodel,imagenet,vit,Average,msp,51.5,82.25\n"
-    return Kind(
-        "paper", ({"paper.csv": text.encode()},), lambda folder: repr(read_paper_figures(folder / "paper.csv")).encode()
-    )
-
-
 def npz() -> Kind:
     """Images and labels; the archive has checksums of its own."""
     seeds = []
@@ -178,5 +169,5 @@ def weights() -> Kind:
 def every() -> dict[str, Callable[[], Kind]]:
     """How each kind is made, by its name."""
     sets = {"cifar": cifars, "mnist": mnists, "svhn": svhns, "imagenet": imagenets}
-    texts = {"lists": lists, "toml": specs, "paper": paper}
+    texts = {"lists": lists, "toml": specs}
     return {**sets, **texts, "npz": npz, "weights": weights}

@@ -18,8 +18,7 @@ from safetensors.numpy import load, save
 from damage import array_damaged, bytes_damaged, tree_damaged
 from kind import Files, Kind, equal
 from oodshape import METHODS, Features, Guard, Results, Watch
-from oodshape.benchmark.curves import ScoreCurve
-from oodshape.benchmark.results import Row
+from oodshape.benchmark.results import Row, ScoreCurve
 from oodshape.core.files import CHECKSUM, checksum, compute_fingerprint
 from oodshape.features.disk_cache import CacheEntry
 from oodshape.guard.describe import facts
@@ -130,7 +129,7 @@ def results() -> Kind:
         for method in ("msp", "energy")
         for ood in ("noise", "letters")
     )  # fmt: skip
-    curves = (ScoreCurve.of("net", "msp", "noise", [3.0, 2.0, 2.5], [1.0, 2.0]),)
+    curves = (ScoreCurve(model="net", method="msp", ood="noise", fpr=(0.0, 0.5, 1.0), tpr=(0.0, 1.0, 1.0)),)
     made = Results(rows, {"methods": {"msp": "MSP"}, "settings": {"limit": 0}}, (("a", "b"),), curves)
 
     def read(folder: Path) -> bytes:

@@ -22,7 +22,7 @@ from oodshape.images.datasets.digits import load_digits_sets
 from oodshape.report.method_styles import display_name
 from oodshape.report.palette import TEXT
 from oodshape.studies.load_networks import load_benchmark
-from oodshape.studies.plotting import TOWARDS, add_family_legend, missing_percent, scale_toward_hundred, use_style
+from oodshape.studies.plotting import TOWARDS, add_legend, missing_percent, scale_toward_hundred, use_style
 
 DIGITS = (0, 4, 6)  # the first image of each
 
@@ -66,7 +66,7 @@ def main() -> None:
             xlabel=f"ID images against scrambled ones: AUROC (%),\n{TOWARDS}; dotted: x = y",
             ylabel=f"real OOD sets: mean AUROC (%),\n{TOWARDS}",
         )
-        add_family_legend(figure, [point.name for point in points], {})
+        add_legend(figure, 3)
         name_points(axes, points)
         named = [text.get_text() for text in axes.texts]
         for point in points:

@@ -7,10 +7,11 @@ from typing import Any, NamedTuple
 
 from matplotlib.axes import Axes
 
-from oodshape.report.method_styles import CHOICE, display_name, method_family
+from oodshape.report.method_styles import CHOICE, FAMILIES, display_name, method_family
 from oodshape.report.palette import PALE, TEXT
-from oodshape.studies.plotting import MARKERS, line_style
+from oodshape.studies.plotting import line_style
 
+MARKERS = dict(zip(FAMILIES, ("o", "s", "D", "^", "*", "P"), strict=True))
 SIZE, FEW = 5.8, 8  # of the names, in points; a number of names that can all be placed
 # where the name of a point may stand, in points to the right and up; far away, with a line to it, if few have names
 OFFSETS = ((5, 0), (-5, 0), *((side * (4 + up), way * up) for up in (8, 16, 26) for way in (1, -1) for side in (1, -1)))
@@ -29,7 +30,8 @@ def draw_scatter(axes: Axes, points: Sequence[Point]) -> None:
     """Draw a marker per method in its family's colour, and the visible part of the line x = y."""
     for point in points:
         color = line_style(point.name)["color"]
-        axes.plot([point.x], [point.y], MARKERS[method_family(point.name)], color=color, markersize=4.5)
+        family = method_family(point.name)
+        axes.plot([point.x], [point.y], MARKERS[family], color=color, markersize=4.5, label=FAMILIES[family])
         if point.ring:
             axes.plot([point.x], [point.y], "o", color=TEXT, fillstyle="none", markersize=8, markeredgewidth=0.8)
     wide, high = sorted(axes.get_xlim()), sorted(axes.get_ylim())

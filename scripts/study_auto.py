@@ -55,7 +55,7 @@ def compare_selection(network: StudyNetwork, auto: Auto = DEFAULT) -> DataFrame:
     train, proxy = network.train, network.proxy
     if not proxy:
         raise InputError(f"{network.name} has no scrambled.npz, the features of scrambled ID images, in its folder")
-    methods = {name: method for name, method in network.compared.items() if needs_features_only(method)}
+    methods = {name: method for name, method in network.methods.items() if needs_features_only(method)}
     candidates = {name: method.unlabelled() for name, method in methods.items()}
     tried = try_on_proxies(candidates, *split_selection(train, auto.share), proxy)
     means = dict(tried.ranking)
@@ -154,7 +154,7 @@ def draw_selection(frame: DataFrame) -> Figure:
         marks = "rings: fused in auto; dashed: auto; dotted: x = y"
         axes.set(xlabel=f"proxy OOD sets: mean AUROC (%)\\n{marks}", ylabel="real OOD sets: mean AUROC (%)")
         named.append((axes, points))
-    plotting.add_family_legend(figure, [point.name for _, points in named for point in points], {})
+    plotting.add_legend(figure, 2 if len(named) == 1 else 3)
     for axes, points in named:
         name_points(axes, points)
     return figure

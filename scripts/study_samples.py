@@ -48,10 +48,7 @@ def resample(network: StudyNetwork, resamples: int = RESAMPLES) -> DataFrame:
     from pandas import DataFrame
 
     train = network.train
-    names = list(network.requested_methods) or DEFAULT_METHODS
-    methods = {
-        name: method for name, method in network.methods.items() if name in names and needs_features_only(method)
-    }
+    methods = {name: method for name, method in network.methods.items() if needs_features_only(method)}
     whole = {name: method.fit(train) for name, method in methods.items()}
     rows: list[dict[str, Any]] = []
     for size in (*(size for size in SIZES if size < len(train)), len(train)):

@@ -24,7 +24,7 @@ from oodshape.core.files import read_npz, reading
 FUZZ = Path(__file__).parents[1] / "fuzz"
 KINDS = (
     *("guard", "watch", "results", "scores-csv", "scores-jsonl", "scores-parquet", "part"),
-    *("cache", "collected", "cifar", "mnist", "svhn", "imagenet", "lists", "toml", "paper", "npz"),
+    *("cache", "collected", "cifar", "mnist", "svhn", "imagenet", "lists", "toml", "npz"),
     *("weights", "onnx", "body"),
 )
 Change = Callable[[dict[str, Any], dict[str, np.ndarray]], None]

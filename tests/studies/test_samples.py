@@ -47,7 +47,7 @@ def test_real_must_be_an_ood_set_of_the_file() -> None:
 
 
 def test_methods_are_for_studies_that_compare_them(small: dict) -> None:
-    assert list(told_network(small, methods=("react", "msp")).compared) == ["react", "msp"]
+    assert list(told_network(small, methods=("react", "msp")).methods) == ["react", "msp"]
     with pytest.raises(InputError, match="no method is called 'raect'"):
         told_network(small, methods=("raect",))
     assert select_studies("all", ("react",)) == ["generalisation"]

@@ -1,4 +1,4 @@
 """Fit and score on many machines. Only the command line imports this package, inside a command.
 
-`ray` has the verbs, `actors` the pool of Ray actors, `workers` the work on one shard.
+`ray` has the verbs and the pool of Ray actors, `workers` the work on one shard.
 """

@@ -72,7 +72,7 @@ def compare_methods(network: StudyNetwork) -> DataFrame:
     """
     rows: list[dict[str, Any]] = []
     tested = replace(network, ood={network.only: network.ood[network.only]}) if network.only else network
-    for name, method in network.compared.items():
+    for name, method in network.methods.items():
         if needs_features_only(method) or (network.proxy and method.wants_proxy):
             try:
                 rows += measure_sets(tested, method.fit(network.train, proxy=network.proxy), method=name)

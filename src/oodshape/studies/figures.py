@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from pandas import DataFrame
 
 from oodshape.methods.records import FEATURED
-from oodshape.report.method_styles import display_name
+from oodshape.report.method_styles import FAMILIES, display_name, method_family
 from oodshape.report.palette import ID_COLOR, OOD_COLOR, PALE, TEXT, WASH
 from oodshape.studies import plotting
 
@@ -187,14 +187,16 @@ def draw_bars(frame: DataFrame) -> Figure:
         means = part.groupby("method", sort=False)["auroc"].mean()
         for place, name in enumerate(names):
             if name in means.dropna():
-                axes.barh(place, 100 * means[name], 0.7, color=plotting.line_style(name)["color"])
+                color, family = plotting.line_style(name)["color"], FAMILIES[method_family(name)]
+                axes.barh(place, 100 * means[name], 0.7, color=color, label=family)
                 axes.text(101.5, place, f"{100 * means[name]:.1f}", va="center", fontsize=6.5)
         if FEATURED in means.dropna():
-            axes.axvline(100 * means[FEATURED], **plotting.line_style(FEATURED) | {"color": TEXT, "linewidth": 0.9})
+            look = {"color": TEXT, "linewidth": 0.9, "label": display_name(FEATURED)}
+            axes.axvline(100 * means[FEATURED], **plotting.line_style(FEATURED) | look)
         plotting.label_rows(axes, list(map(display_name, names)))
         axes.set(xlim=(0, 100), xlabel=f"AUROC (%), {_sets(part)}")
         axes.grid(axis="y", visible=False)
-    return plotting.add_family_legend(figure, names, {display_name(FEATURED): {"color": TEXT, "linestyle": "--"}})
+    return plotting.add_legend(figure, 2 if len(found) == 1 else 3)
 
 
 def _sets(frame: DataFrame) -> str:

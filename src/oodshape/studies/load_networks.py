@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +43,6 @@ class StudyNetwork:
     held_out: Features | None = None  # further ID images
     requested_real: str = ""  # the OOD set to use as real OOD data
     only: str = ""  # the one OOD set to compare methods on; empty: all
-    requested_methods: Mapping[str, Method] = field(default_factory=dict)  # the methods to compare; empty: all
     settings: str = "general"  # the source of the hyperparameters
     id_set: str = ""  # of the paper, if it is one of them
 
@@ -52,17 +51,12 @@ class StudyNetwork:
         """The name of the real OOD set: the requested one, or the largest (the first of equal size)."""
         return self.requested_real if self.requested_real in self.ood else max(self.ood, key=lambda k: len(self.ood[k]))
 
-    @property
-    def compared(self) -> dict[str, Method]:
-        """The methods that a study compares."""
-        return dict(self.requested_methods) or self.methods
-
     def with_options(self, ood: str = "", methods: tuple[str, ...] = ()) -> StudyNetwork:
-        """Set the OOD set that stands for real OOD data and that methods are compared on, and these methods."""
+        """Set the OOD set that stands for real OOD data and that methods are compared on; keep these methods only."""
         if ood and ood not in self.ood:
             raise unknown(f"OOD set of {self.name}", ood, self.ood)
         found = {name: find_method(name, self.methods) for name in methods}
-        return replace(self, requested_real=ood or self.requested_real, only=ood, requested_methods=found)
+        return replace(self, requested_real=ood or self.requested_real, only=ood, methods=found or self.methods)
 
     def describe(self) -> str:
         """Return one line with the sizes of all sets and the settings."""

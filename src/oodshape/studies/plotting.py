@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -12,18 +12,16 @@ from matplotlib import style as matplotlib_style
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 from matplotlib.ticker import LogLocator, NullLocator
 from pandas import DataFrame
 
 from oodshape.core.files import replacing
-from oodshape.report.method_styles import FAMILIES, method_family, method_style
+from oodshape.report.method_styles import method_style
 from oodshape.report.palette import INKS, OOD_COLOR, TEXT
 
 WIDTH, WIDE = 3.3, 6.9  # inches: one column of a paper, and both
 ACROSS = 4  # networks next to each other
 FORMATS: dict[str, Any] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}, "png": {}}  # with metadata
-MARKERS = dict(zip(FAMILIES, ("o", "s", "D", "^", "*", "P"), strict=True))
 FLOOR = 0.01  # percent: the smallest drawn distance from an AUROC of 100
 TOWARDS = "logarithmic towards 100"
 # names that are not methods: variants of OptFS (V) have its colour, those fitted with OOD images the OOD colour
@@ -94,16 +92,15 @@ def label_rows(axes: Axes, names: Sequence[str]) -> None:
     axes.set_ylim(len(names) - 0.5, -0.5)
 
 
-def add_legend(figure: Figure, columns: int, handles: Any = None, labels: Any = None) -> Figure:
-    """Return the figure with a legend below the axes."""
-    if handles is None:
-        found: dict[str, Any] = {}
-        for axes in figure.axes:
-            for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
-                found.setdefault(label, handle)
-        handles, labels = list(found.values()), list(found)
+def add_legend(figure: Figure, columns: int) -> Figure:
+    """Return the figure with a legend below the axes: every label once."""
+    found: dict[str, Any] = {}
+    for axes in figure.axes:
+        for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
+            found.setdefault(label, handle)
     short = {"handlelength": 1.0} if figure.get_figwidth() == WIDTH else {}
-    figure.legend(handles, labels, loc="outside lower center", ncols=columns, columnspacing=1.0, **short)
+    place: Any = {"loc": "outside lower center", "ncols": columns, "columnspacing": 1.0}
+    figure.legend(list(found.values()), list(found), **place | short)
     return figure
 
 
@@ -131,16 +128,3 @@ def scale_toward_hundred(axes: Axes) -> None:
         axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
         axis.set_major_formatter(lambda value, place: f"{100 - value:g}")
         axis.set_minor_locator(NullLocator())
-
-
-def add_family_legend(figure: Figure, names: Sequence[str], more: Mapping[str, Any]) -> Figure:
-    """Return the figure with a legend of the families of these methods, and of `more` lines by label."""
-    first = {method_family(name): name for name in reversed(names)}
-    looks: dict[str, Any] = {
-        title: {"linestyle": "none", "marker": MARKERS[own], "color": method_style(first[own]).color}
-        for own, title in FAMILIES.items()
-        if own in first
-    }
-    looks |= more
-    handles = [Line2D([], [], markersize=4.5, **look) for look in looks.values()]
-    return add_legend(figure, 2 if figure.get_figwidth() == WIDTH else 3, handles, list(looks))

@@ -15,7 +15,6 @@ from pandas import DataFrame, Series
 from oodshape.benchmark.results import RunResults
 from oodshape.benchmark.spec import Benchmark
 from oodshape.core.errors import InputError
-from oodshape.core.files import reading
 from oodshape.metrics.registry import DEFAULT_METRICS, METRICS
 from oodshape.report.tables.table import Cell, Entry, Line, Table
 
@@ -29,12 +28,11 @@ Place = tuple[str, str, str, str]  # table, ID set, model, OOD set
 def paper_figures() -> dict[Place, dict[str, Figures]]:
     """The paper's figures by place and method; the OOD set is `Average` where a model's mean is printed."""
     found: dict[Place, dict[str, Figures]] = {}
-    path = files(__package__) / "paper.csv"
-    with reading(str(path)):
-        for line in csv.DictReader(path.read_text(encoding="utf-8").splitlines()):
-            place = (line["table"], line["id_set"], line["model"], line["ood"])
-            figures = {name: float(line[name]) for name in METRICS if name in line}
-            found.setdefault(place, {})[line["method"]] = figures
+    text = (files(__package__) / "paper.csv").read_text(encoding="utf-8")
+    for line in csv.DictReader(text.splitlines()):
+        place = (line["table"], line["id_set"], line["model"], line["ood"])
+        figures = {name: float(line[name]) for name in METRICS if name in line}
+        found.setdefault(place, {})[line["method"]] = figures
     return found
 
 
