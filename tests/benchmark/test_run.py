@@ -150,7 +150,7 @@ ESCAPES = ('"../../mine"', '"/tmp/mine"', '".."', '".mine"', r'"mine\u0000"', r'
         (GOOD.replace('test = "folder:test"', ""), r"\[id\] needs 'test'"),
         (GOOD.replace("group", "gruop"), r"\[\[ood\]\] is called 'gruop'; did you mean group"),
         (GOOD.replace('"far"', '"wide"'), "b.toml: OodSpec.group must be one of near, far, got 'wide'"),
-        (GOOD.replace('"far"', "3"), "group must be a string, got 3"),
+        (GOOD.replace('"far"', "3"), "group must be one of near, far, got 3"),
         (GOOD.replace("[[models]]\nname", "[models]\nname"), r"at least one \[\[models\]\]"),
         (GOOD.replace('[[models]]\nname = "digits-convnet"', ""), r"at least one \[\[models\]\]"),
         (GOOD + '[[models]]\nname = "digits-convnet"', "two entries for the model 'digits-convnet'"),

@@ -37,7 +37,7 @@ def test_real_ood_data_are_as_told_else_the_largest_set(small: dict) -> None:
 
 def test_a_set_that_is_not_there_is_said(small: dict) -> None:
     made = make_network(small, requested_real="iNaturalist")
-    assert made.describe().endswith("real OOD data: far (the largest here; iNaturalist is not)")
+    assert made.describe().endswith("real OOD data: far (the largest; iNaturalist is not here)")
 
 
 def test_real_must_be_an_ood_set_of_the_file() -> None:

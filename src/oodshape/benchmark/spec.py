@@ -266,11 +266,9 @@ def _table(item: Any, where: str, names: Sequence[str], needed: Sequence[str]) -
     """The table itself, once its keys and values are what they should be."""
     if not isinstance(item, dict):
         raise InputError(f"{where} must be a table with {', '.join(needed)}")
-    for key, value in item.items():
+    for key in item:
         if key not in names:
             raise unknown(f"key of {where}", key, names)
-        if not isinstance(value, str):
-            raise InputError(f"{where}: {key} must be a string, got {value!r}")
     for key in needed:
         if not item.get(key):
             raise InputError(f"{where} needs {key!r}")

@@ -64,9 +64,8 @@ class StudyNetwork:
         sizes, extra = (
             ", ".join(f"{name} {len(each):,}" for name, each in group.items()) for group in (sets, self.surrogates)
         )
-        why = "" if self.real == self.requested_real else " (the largest)"
-        if self.requested_real not in ("", self.real):
-            why = f" (the largest here; {self.requested_real} is not)"
+        missing = f"; {self.requested_real} is not here" if self.requested_real else ""
+        why = "" if self.real == self.requested_real else f" (the largest{missing})"
         settings = f"{self.settings} ({self.id_set})" if self.settings == AUTHORS else self.settings
         return (
             f"{self.name}: {sizes}; surrogates: {extra or 'none'}; proxy: {sum(map(len, self.proxy))}; "
