@@ -208,10 +208,3 @@ def test_scores_are_those_of_the_folder(guard: Guard, digits: Path, stores: Path
     assert rows["tar.csv"][60][0] == f"{stores}/test-1.tar/0009.png"
     assert rows["parquet.csv"][60][0] == f"{stores}/test.parquet/59"
     assert (tmp_path / "page.html").read_text().count("data:image") > 0
-
-
-def test_calibration_images_that_were_trained_on_are_refused_in_any_store(digits: Path, stores: Path) -> None:
-    words = ("fit", "--model", MODEL, "--images", str(digits / "train"), "--out", "g.safetensors", "--cache", "none")
-    run = call(*words, "--calibrate", f"{stores}/train-0.tar", cwd=stores)
-    assert run.returncode == 2
-    assert "200 of the 200 calibration images are training images too" in run.stderr

@@ -11,7 +11,6 @@ import pytest
 import torch
 
 from oodshape import METHODS, Classifier, Guard, InputError, evaluate
-from oodshape.guard.check import compute_exact_rate
 from oodshape.guard.explain import Explanation
 from oodshape.networks.model_names import imagenet_classes
 from oodshape.networks.zoo import build
@@ -88,18 +87,6 @@ def test_labels_that_are_not_the_networks_classes(guard: Guard, digits: Path, tm
     wrong, by_chance = listed("list.csv", -1), r"the labels are predicted as by chance \(0.0 % of"
     with pytest.warns(UserWarning, match=by_chance):
         evaluate(MODEL, train=digits / "train", id=wrong, ood={"a": digits / "letters"}, methods="msp", cache=None)
-
-
-def test_exact_shares() -> None:
-    from scipy.stats import binom
-
-    for count, of in ((0, 10), (3, 10), (10, 10), (250, 300)):
-        share = compute_exact_rate(count, of)
-        assert share.low <= share.value <= share.high
-        if count:
-            assert binom(of, share.low).sf(count - 1) == pytest.approx(0.025, rel=1e-6)
-        if count < of:
-            assert binom(of, share.high).cdf(count) == pytest.approx(0.025, rel=1e-6)
 
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*are known to have been used")

@@ -22,7 +22,7 @@ from folders_of_digits import write_digits
 from oodshape import METHODS, Classifier, Detector, Features, Guard, InputError, Method
 from oodshape.guard.export import onnx as export
 from oodshape.guard.export.onnx import export_onnx
-from oodshape.methods.fusion import Component, Fusion, log_p
+from oodshape.methods.fusion import Fusion, log_p
 from oodshape.methods.perturb.odin import Odin
 from oodshape.methods.shapes.piecewise import PiecewiseConstant
 from oodshape.networks.zoo import MODELS, build
@@ -155,26 +155,6 @@ def test_a_filter_is_exact_in_single_precision() -> None:
     for one, values in zip((noise, constant), wanted, strict=True):
         found = replace(detector, scorer=one).score(Features.from_arrays(z.numpy(), arrays(1)[1]))
         torch.testing.assert_close(found.double(), values, rtol=0, atol=1e-5)
-
-
-def test_more_components_take_no_more_captures_and_no_more_searches(
-    net: nn.Module, detectors: dict[str, Detector], images: Tensor, tmp_path: Path, monkeypatch, capsys
-) -> None:
-    """Each search by bisection is some hundred nodes: one for the components and one for their sum and minimum."""
-    capture, captures = torch.export.export, []
-    monkeypatch.setattr(torch.export, "export", lambda *a, **k: captures.append(1) or capture(*a, **k))
-    monkeypatch.setattr("oodshape.core.progress.FIRST", 0)
-    reference, counts = np.linspace(-30, 0, 100, dtype=np.float32), []
-    one = detectors["energy"]
-    for count in (2, 5):
-        part = Component("energy", one.shape, one.head, one.scorer, reference)
-        fusion = Fusion((part,) * count, (), sums=reference, minima=reference)
-        export_onnx(net, replace(one, scorer=fusion), tmp_path / "several.onnx", images)
-        nodes = [node.op_type for node in onnx.load(tmp_path / "several.onnx").graph.node]
-        counts.append(nodes.count("Where"))  # one per step of a search, and a few others
-    assert len(captures) == 2
-    assert 10 < counts[0] == counts[1]
-    assert "export: capture the graph: 0 of 2 steps" in capsys.readouterr().err
 
 
 def test_every_method_scores_the_same_in_the_runtime(detectors: dict[str, Detector], net: nn.Module) -> None:

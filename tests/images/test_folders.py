@@ -174,15 +174,6 @@ def read(tmp_path: Path, image: Image.Image, suffix: str = "png", **settings: An
     return np.asarray(out)
 
 
-@pytest.mark.parametrize(("orientation", "turn"), [(1, 0), (3, 2), (6, 3), (8, 1)])
-def test_exif_orientation_is_applied(tmp_path: Path, orientation: int, turn: int) -> None:
-    upright = picture(3, (8, 5))
-    exif = Image.Exif()
-    exif[0x0112] = orientation
-    stored = Image.fromarray(np.rot90(np.asarray(upright), -turn).copy())
-    np.testing.assert_array_equal(read(tmp_path, stored, exif=exif), np.asarray(upright))
-
-
 def test_pixels_without_a_range_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"x\.tif cannot be read as an image \(its 32-bit pixels \(mode F\) have no"):
         read(tmp_path, Image.fromarray(np.zeros((2, 2), np.float32)), "tif")

