@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from oodshape.core.options import RunOptions
 from oodshape.guard.fitted import Fitted
-from oodshape.guard.scoring.score_images import ScoredBatch, make_rows, score_given, score_listed
-from oodshape.images.sources.image_set import ImageSource
-from oodshape.images.sources.open_images import Given
+from oodshape.guard.scoring.score_images import ScoredBatch, make_rows
 from oodshape.methods.fusion import Fusion
 from oodshape.methods.slots import Batch, Evidence
 from oodshape.networks.head import Outputs
-from oodshape.networks.loading import OpenNet
 
 CLASSES = 3  # how many predictions are told
 
@@ -48,19 +44,9 @@ class Explanation:
     error: str = ""
 
 
-def explain_images(
-    guard: Fitted, source: OpenNet, images: Given, run: RunOptions, *, prepared: bool = False
-) -> Iterator[Explanation]:
-    """The explanation of each image, in the order given."""
-    for batch in score_given(guard, source, images, run, prepared=prepared):
-        yield from _explained(guard, batch)
-
-
-def explain_listed(
-    guard: Fitted, source: OpenNet, images: ImageSource, pairs: Sequence[tuple[str, int]]
-) -> Iterator[Explanation]:
-    """The explanations of some images of a listing."""
-    for batch in score_listed(guard, source, images, iter(pairs)):
+def explain_batches(guard: Fitted, batches: Iterable[ScoredBatch]) -> Iterator[Explanation]:
+    """The explanation of each scored image, in order."""
+    for batch in batches:
         yield from _explained(guard, batch)
 
 

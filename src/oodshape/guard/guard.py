@@ -34,7 +34,7 @@ from oodshape.features.features import Features
 from oodshape.features.tensor_batches import extract_tensors
 from oodshape.guard.check import Check, check_guard
 from oodshape.guard.describe import NO_GUARD, facts, lines
-from oodshape.guard.explain import Explanation, explain_images
+from oodshape.guard.explain import Explanation, explain_batches
 from oodshape.guard.export.onnx import ExportReport, export_guard
 from oodshape.guard.fit.collect import PartFiles, list_part_files, load_parts, resolve_recipe
 from oodshape.guard.fit.extractor import Extractor
@@ -44,7 +44,7 @@ from oodshape.guard.fit.sanity import check_sanity
 from oodshape.guard.fit.split import TRAINED, refuse_copies, refuse_prints, split_collected, split_images, split_tensors
 from oodshape.guard.fitted import About, Fitted, compute_probe
 from oodshape.guard.live import Live
-from oodshape.guard.scoring.score_images import score_images
+from oodshape.guard.scoring.score_images import score_given, score_images
 from oodshape.guard.verdict import Scored
 from oodshape.images.decode.preprocessing import Preprocessing
 from oodshape.images.duplicates import find_copies_in_sketch, join_sketches, make_sketch
@@ -305,7 +305,7 @@ class Guard(Fitted):
         source = self.open_network(model, make_options(ModelOptions, options))
         given = images if reading.prepared else in_column(images, reading.column)
         run = make_options(RunOptions, options)
-        return list(explain_images(self, source, given, run, prepared=reading.prepared))
+        return list(explain_batches(self, score_given(self, source, given, run, prepared=reading.prepared)))
 
     @takes_options(ModelOptions)
     def attach(self, model: Model, **options: Unpack[ModelKeywords]) -> Live:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -96,7 +96,7 @@ def _score_tensors(guard: Fitted, source: OpenNet, images: Any) -> Iterator[Scor
         check_shape(batch.shape[1:], guard.about.input_shape)
         pairs, errors = [(f"image {first + row}", first + row) for row in range(len(batch))], dict[int, str]()
         parts = _decide(guard, source, batch.__getitem__, errors, list(range(len(batch))), one_size=True)
-        yield _together(pairs, parts, errors)
+        yield _join_parts(pairs, parts, errors)
         first += len(batch)
 
 
@@ -108,22 +108,19 @@ def _seen(guard: Fitted, source: OpenNet, pairs: Pairs, pixels: list[Pixels | In
     # a reason alone: the row names the file already
     errors = {row: _line(getattr(each, "reason", str(each))) for row, each in failed.items()}
     decide = partial(_decide, guard, source, normalized, errors, one_size=guard.preprocessing.size is not None)
-    return _together(pairs, [part for rows in group_rows_by_size(pixels) for part in decide(rows)], errors)
+    return _join_parts(pairs, [part for rows in group_rows_by_size(pixels) for part in decide(rows)], errors)
 
 
-def _together(pairs: Pairs, parts: list[BatchRows], errors: dict[int, str]) -> ScoredBatch:
-    rows, outputs = [row for part in parts for row in part.rows], [part.outputs for part in parts]
-    return ScoredBatch(
-        pairs, rows, join_decisions([part.decision for part in parts]), errors, _outputs_together(outputs)
-    )
+BatchPart = tuple[list[int], Decision, Outputs]  # rows of a batch that went through the network together
 
 
-class BatchRows(NamedTuple):
-    """Rows of a batch that went through the network together."""
-
-    rows: list[int]
-    decision: Decision
-    outputs: Outputs
+def _join_parts(pairs: Pairs, parts: list[BatchPart], errors: dict[int, str]) -> ScoredBatch:
+    decision = join_decisions([each for _, each, _ in parts])
+    if not parts:
+        return ScoredBatch(pairs, [], decision, errors, None)
+    features, logits = (torch.cat([getattr(each, name) for *_, each in parts]) for name in ("features", "logits"))
+    rows = [row for some, *_ in parts for row in some]
+    return ScoredBatch(pairs, rows, decision, errors, Outputs(features, logits, parts[0][2].head))
 
 
 def _decide(
@@ -134,7 +131,7 @@ def _decide(
     rows: list[int],
     *,
     one_size: bool,
-) -> list[BatchRows]:
+) -> list[BatchPart]:
     """The decisions on some rows; where the network refuses them together, on each alone.
 
     `images` gives some rows as the network takes them, `one_size` says whether all images have the same.
@@ -145,7 +142,7 @@ def _decide(
         check_shape(batch.shape[1:], guard.about.input_shape)
         outputs = source.classifier(batch)
         decision = detector.decide(source.classifier, batch) if detector.method.perturbs else detector.decide(outputs)
-        return [BatchRows(rows, decision, outputs)]
+        return [(rows, decision, outputs)]
     except HeadError:
         raise  # no fault of the image: none can be scored
     except NotTaken as error:
@@ -162,13 +159,6 @@ def _decide(
 
 def _line(text: str) -> str:
     return " ".join(text.split())
-
-
-def _outputs_together(parts: list[Outputs]) -> Outputs | None:
-    """The outputs of one network for several runs of images as one."""
-    if len(parts) <= 1:
-        return parts[0] if parts else None
-    return Outputs(torch.cat([p.features for p in parts]), torch.cat([p.logits for p in parts]), parts[0].head)
 
 
 def join_decisions(decisions: list[Decision]) -> Decision:

@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 from oodshape.core.errors import InputError
 from oodshape.core.text import format_rate
 from oodshape.guard.check import Check, SetCheck
-from oodshape.guard.explain import Explanation, explain_listed
+from oodshape.guard.explain import Explanation, explain_batches
 from oodshape.guard.fitted import Fitted
+from oodshape.guard.scoring.score_images import score_listed
 from oodshape.images import identity
 from oodshape.images.decode.preprocessing import make_thumbnail
 from oodshape.images.sources.image_set import ImageSource
@@ -183,7 +184,8 @@ def describe_images(
     """Return the description of every image that the page shows."""
     found = []
     for place, (scored, images) in enumerate(sets):
-        explained = explain_listed(guard, source, images, [item.pair for item in scored.items])
+        batches = score_listed(guard, source, images, (item.pair for item in scored.items))
+        explained = explain_batches(guard, batches)
         for item, why in zip(scored.items, explained, strict=True):
             found.append(_describe(item, why) | {"set": place, "picture": _picture(images, item, guard.about.upright)})
     return found
