@@ -18,8 +18,8 @@ from folders_of_digits import write_odd_files
 from oodshape.core.errors import InputError
 from oodshape.images.decode.read import open_image, to_mode
 from oodshape.images.sources.image_files import ImageFolder, ImageList, match_glob
-from oodshape.images.sources.image_set import ImageSet, ImageSource
-from oodshape.images.sources.open_images import describe_skipped, open_images, stream_images
+from oodshape.images.sources.image_set import ImageSet
+from oodshape.images.sources.open_images import ImageSource, describe_skipped, open_images, stream_images
 
 
 def picture(seed: int = 0, size: tuple[int, int] = (6, 4)) -> Image.Image:

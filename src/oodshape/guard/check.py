@@ -17,9 +17,9 @@ from oodshape.guard.fit.prints import Prints, find_known, project
 from oodshape.guard.fitted import Fitted
 from oodshape.guard.scoring.score_images import score_given
 from oodshape.images.duplicates import find_copies_in_sketch, find_repeated
-from oodshape.images.sources.image_set import ImageSet, ImageSource, Subset
+from oodshape.images.sources.image_set import ImageSet, Subset
 from oodshape.images.sources.memory import check_prepared
-from oodshape.images.sources.open_images import Given, StandardInput, open_images, stream_images
+from oodshape.images.sources.open_images import Given, ImageSource, StandardInput, open_images, stream_images
 from oodshape.metrics.conformal import rejected_count_limits
 from oodshape.metrics.detection import Estimate
 from oodshape.metrics.registry import DEFAULT_METRICS, measure

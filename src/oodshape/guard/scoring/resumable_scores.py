@@ -38,8 +38,8 @@ from oodshape.guard.scoring.score_formats import (
 from oodshape.guard.scoring.score_images import make_rows, score_images, score_listed
 from oodshape.guard.verdict import Scored
 from oodshape.images.decode.limits import Limits
-from oodshape.images.sources.image_set import ImageSource, Shard
-from oodshape.images.sources.open_images import StandardInput
+from oodshape.images.sources.image_set import Shard
+from oodshape.images.sources.open_images import ImageSource, StandardInput
 from oodshape.networks.loading import OpenNet
 
 

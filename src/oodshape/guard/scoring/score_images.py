@@ -18,9 +18,8 @@ from oodshape.guard.fitted import Fitted
 from oodshape.guard.verdict import Scored
 from oodshape.images.decode.prefetch import Pixels, prefetch
 from oodshape.images.decode.preprocessing import check_shape, group_rows_by_size, stack_images
-from oodshape.images.sources.image_set import ImageSource
 from oodshape.images.sources.memory import count_prepared, iterate_prepared
-from oodshape.images.sources.open_images import Given, split_chunks, stream_images
+from oodshape.images.sources.open_images import Given, ImageSource, split_chunks, stream_images
 from oodshape.methods.detector import Decision
 from oodshape.networks.head import Outputs
 from oodshape.networks.loading import OpenNet

@@ -22,8 +22,9 @@ from oodshape.images import identity
 from oodshape.images.decode.formats import EXTENSIONS
 from oodshape.images.decode.limits import RATIO, Limits
 from oodshape.images.decode.read import Unreadable, open_image
+from oodshape.images.sources.image_files import match_glob
 from oodshape.images.sources.image_set import Image, IndexedImages
-from oodshape.images.sources.storage import is_remote, match_all, no_image, open_stored, read_bytes, root_of, stamp_file
+from oodshape.images.sources.storage import is_remote, no_image, open_stored, read_bytes, root_of, stamp_file
 
 PACKED = (".tar.gz", ".tgz", ".tar.zst", ".tar.xz", ".tar.bz2")
 BLOCK = tarfile.BLOCKSIZE  # an archive ends with blocks of zeros
@@ -45,7 +46,7 @@ class ArchivedImages(IndexedImages):
     """
 
     def __init__(self, given: str, *, upright: bool) -> None:
-        self.files, self.root, self.name = match_all(given), root_of(given), PurePath(given).name
+        self.files, self.root, self.name = match_glob(given), root_of(given), PurePath(given).name
         self.upright = upright
 
     @abstractmethod

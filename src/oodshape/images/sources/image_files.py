@@ -23,7 +23,7 @@ from oodshape.images import identity
 from oodshape.images.decode.formats import EXTENSIONS, open_format
 from oodshape.images.decode.read import open_image
 from oodshape.images.sources.image_set import Image, IndexedImages
-from oodshape.images.sources.storage import is_remote, no_image, stamp_file
+from oodshape.images.sources.storage import is_remote, match_remote, no_image, stamp_file
 
 # Files that lie next to images and are not opened to look.
 NO_IMAGES = (".txt", ".csv", ".json", ".jsonl", ".xml", ".yaml", ".yml", ".md", ".html", ".npy", ".npz", ".pt", ".py")
@@ -309,7 +309,11 @@ def _place(path: str) -> Place:
 
 
 def match_glob(pattern: str) -> list[str]:
-    """The files that a glob matches, sorted, each once."""
+    """The files that a path, a glob or an address stands for, sorted, each once."""
+    if is_remote(pattern):
+        return match_remote(pattern)
+    if os.path.isfile(pattern):
+        return [pattern]
     matches = sorted({path for path in _globbed(pattern) if os.path.isfile(path)})
     if not matches and not glob.has_magic(pattern):
         raise InputError(f"there is no file or folder {pattern}; a glob looks like 'photos/**/*.jpg'")

@@ -25,23 +25,6 @@ Image = Any  # a PIL image, or a uint8 array [H, W] or [H, W, 3]; for a preproce
 Pair = tuple[str, int]  # an image's name in rows and messages, and its number, where it has one
 
 
-class ImageSource(Protocol):
-    """Images in their order, for one pass: `IndexedImages`, or paths that arrive on standard input."""
-
-    @property
-    def name(self) -> str:
-        """A short name for messages."""
-
-    def pairs(self) -> Iterator[Pair]:
-        """Yield the name of each image and what `read` needs for it."""
-
-    def count(self) -> int | None:
-        """The number of images; None where it cannot be known before the pass."""
-
-    def read(self, pair: Pair, *, upright: bool) -> Image:
-        """The image of a pair as a preprocessing takes it, turned as its EXIF orientation says or not."""
-
-
 class ImageSet(Protocol):
     """A data set: images by number, their labels (-1 where there is none), and what identifies its content.
 

@@ -30,7 +30,7 @@ from oodshape.images.sources.image_files import (
     match_glob,
     pack_image_list,
 )
-from oodshape.images.sources.image_set import Image, ImageSet, ImageSource, IndexedImages, Pair
+from oodshape.images.sources.image_set import Image, ImageSet, IndexedImages, Pair
 from oodshape.images.sources.memory import SequenceImages, as_image, as_uint8, is_image, is_tensor, split_sample
 from oodshape.images.sources.storage import is_remote, list_remote_images, root_of
 
@@ -64,6 +64,9 @@ class StandardInput:
         return open_image(pair[0], upright=upright)
 
 
+ImageSource = IndexedImages | StandardInput  # images in their order, for one pass
+
+
 def list_files(given: str, *, upright: bool = False) -> ImageFiles:
     """The files of a folder, a text or CSV list, an address, a glob, or a single one, listed once.
 
@@ -81,8 +84,8 @@ def list_files(given: str, *, upright: bool = False) -> ImageFiles:
         listed, labels = pack_image_list(Path(given))
         return ImageFiles(name, os.path.dirname(given), listed, labels, upright=upright, by_name=True)
     root = "" if is_file else root_of(given)  # a glob's images are known by their paths from its folder
-    paths = [given] if is_file else match_glob(given)
-    return ImageFiles(name, root, (os.path.relpath(path, root) if root else path for path in paths), upright=upright)
+    names = [os.path.relpath(path, root) if root else path for path in match_glob(given)]
+    return ImageFiles(name, root, names, upright=upright)
 
 
 def check_paths(images: str) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import glob
 import hashlib
 import os
 import re
@@ -35,27 +34,21 @@ def root_of(given: str) -> str:
     return re.split(SIGNS, given, maxsplit=1)[0].rpartition("/")[0]
 
 
-def match_all(given: str) -> list[str]:
-    """The files that a path or a glob stands for, sorted."""
-    if not is_remote(given):
-        plain = os.path.isfile(given) or not glob.has_magic(given)
-        found = [given] if plain else sorted(filter(os.path.isfile, glob.iglob(given, recursive=True)))
-        found = [path for path in found if os.path.isfile(path)]
-    else:
-        store, path = _store(given)
-        plain = not re.search(SIGNS, path)
-        found = _asked(given, lambda: filter(store.isfile, [path] if plain else store.glob(path)))
-        found = sorted(map(store.unstrip_protocol, found))
+def match_remote(given: str) -> list[str]:
+    """The files that an address or a glob of addresses stands for, sorted."""
+    store, path = _store(given)
+    plain = not re.search(SIGNS, path)
+    found = _asked(given, lambda: filter(store.isfile, [path] if plain else store.glob(path)))
     if not found:
         raise InputError(f"there is no file {given}" if plain else f"no file matches {given}")
-    return found
+    return sorted(map(store.unstrip_protocol, found))
 
 
 def list_remote_images(given: str) -> tuple[str, list[str]]:
     """(root, image files from there) of an address: a folder with all below it, in the order of `walked`, or a glob."""
     store, path = _store(given)
     if re.search(SIGNS, path):
-        found, root = match_all(given), root_of(given)
+        found, root = match_remote(given), root_of(given)
     else:
         found = [store.unstrip_protocol(each) for each in _asked(given, lambda: store.find(path))]
         single = len(found) == 1 and found[0].rstrip("/") == store.unstrip_protocol(path).rstrip("/")

@@ -14,7 +14,7 @@ from oodshape.core.text import format_count
 from oodshape.guard.describe import lines
 from oodshape.guard.fitted import Fitted
 from oodshape.guard.verdict import Scored
-from oodshape.images.sources.image_set import ImageSource
+from oodshape.images.sources.open_images import ImageSource
 from oodshape.methods.detector import Detector
 from oodshape.metrics.conformal import rejected_count_limits
 from oodshape.networks.loading import OpenNet

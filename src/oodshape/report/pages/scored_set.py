@@ -19,7 +19,7 @@ from oodshape.guard.fitted import Fitted
 from oodshape.guard.scoring.score_images import score_listed
 from oodshape.images import identity
 from oodshape.images.decode.preprocessing import make_thumbnail
-from oodshape.images.sources.image_set import ImageSource
+from oodshape.images.sources.open_images import ImageSource
 from oodshape.metrics import conformal
 from oodshape.metrics.detection import roc_points
 from oodshape.networks.loading import OpenNet
