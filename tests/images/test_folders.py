@@ -255,17 +255,7 @@ def touch(root: Path, files: tuple[str, ...]) -> Path:
     return root
 
 
-ENDS = (".png", ".JPG", "webp", "jpeg", ".gif")
 AWKWARD = ("a/x.png", "a/deep/y.png", "a b/1.png", "a-2/1.png", "a/b/1.png", "a/b-2/1.png", "a/b/c/1.png", "B/1.png")
-
-
-@pytest.mark.parametrize("files", [*LAYOUTS.values(), AWKWARD, (*AWKWARD, "(old)/1.png", "loose.png")])
-def test_a_folder_has_one_order_however_it_is_given(files: tuple[str, ...], tmp_path: Path) -> None:
-    touch(tmp_path, files)
-    listed = [path for path, _ in stream_images(tmp_path).pairs()]
-    folder = ImageFolder(tmp_path)
-    assert listed == open_images(tmp_path).files == [str(tmp_path / file) for file in folder.names]
-    assert len(listed) == len(set(listed)) == sum(1 for file in files if "/." not in f"/{file}" and file[-4:] in ENDS)
 
 
 def test_an_image_that_links_to_itself_is_unreadable(tmp_path: Path) -> None:

@@ -275,13 +275,6 @@ def test_one_output_is_refused_and_the_fix_works() -> None:
     torch.testing.assert_close(Classifier(net)(IMAGES).logits, torch.cat([0 * z, z], dim=1))
 
 
-def test_a_data_parallel_network_is_the_one_inside() -> None:
-    net = Small()
-    wrapped = Classifier(nn.DataParallel(net))
-    assert wrapped.net is net
-    torch.testing.assert_close(wrapped(IMAGES).logits, Classifier(net)(IMAGES).logits)
-
-
 def test_tensors_without_values_are_refused() -> None:
     with pytest.raises(InputError, match="images are on the meta device"):
         Classifier(Small())(IMAGES.to("meta"))

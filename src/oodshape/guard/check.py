@@ -104,24 +104,8 @@ class Check:
         detector = self.guard.detector
         if not self.guard.about.held_out or detector.groups is not None:
             return None
-        assert detector.calibration is not None
-        assert detector.alpha is not None
-        return rejected_count_limits(len(detector.calibration), detector.alpha, len(self.inside.guard.values))
-
-    def known(self, of: SetCheck) -> float:
-        """The share of a set's different scores that are scores of the calibration images.
-
-        The same image may differ in its last bits, so scores count as equal when they are far closer than two
-        calibration scores usually are.
-        """
-        scores = self.guard.detector.calibration
-        if scores is None:
-            return 0.0
-        before, now = np.sort(np.asarray(scores, np.float64)), np.unique(of.guard.values).astype(np.float64)
-        low, high = np.quantile(before, [0.25, 0.75])
-        near = np.minimum(1e-5 * np.abs(now), (high - low) / (100 * len(before)))
-        found = np.searchsorted(before, now + near, side="right") > np.searchsorted(before, now - near, side="left")
-        return float(found.mean())
+        scores, alpha = detector.held_out()
+        return rejected_count_limits(len(scores), alpha, len(self.inside.guard.values))
 
     def compared(self, of: SetCheck, *, softmax: bool = False) -> dict[str, Estimate]:
         """Every metric between the ID set and an OOD set by its name, with bootstrap intervals."""
@@ -219,9 +203,17 @@ def _count_used(check: Check, id: Given) -> int:
 
 
 def _count_recognised(check: Check, of: SetCheck) -> int:
-    """How many images have prints that the guard holds, or its calibration scores, where most are among these."""
-    known = check.known(of)
-    scored = math.ceil(known * len(of.pairs)) if known > SAME else 0
+    """How many images have prints that the guard holds, or its calibration scores, where most are among these.
+
+    The same image may differ in its last bits, so scores count as equal when they are far closer than two calibration
+    scores usually are.
+    """
+    before = check.guard.detector.held_out()[0].astype(np.float64)  # ascending
+    now = np.unique(of.guard.values).astype(np.float64)
+    low, high = np.quantile(before, [0.25, 0.75])
+    near = np.minimum(1e-5 * np.abs(now), (high - low) / (100 * len(before)))
+    found = np.searchsorted(before, now + near, side="right") > np.searchsorted(before, now - near, side="left")
+    scored = math.ceil(found.mean() * len(of.pairs)) if found.mean() > SAME else 0
     return max(scored, len(find_known(of.prints, check.guard.about.prints)))
 
 

@@ -35,8 +35,6 @@ def read_cifar(root: str | Path, kind: Literal[10, 100] = 10, *, train: bool, na
     `root` holds an unpacked archive's folder, or is that folder. Every batch that is there is read, in
     order, with as many records as it has.
     """
-    if kind not in LAYOUTS:
-        raise InputError(f"kind must be 10 or 100, got {kind}")
     root, (binary, python) = Path(root), LAYOUTS[kind]
     batches = _batches(kind, train)
     for folder in (root / binary, root / python, root):

@@ -97,11 +97,6 @@ class Scrambled:
     base: ImageSet
     seed: int = 0
 
-    def __post_init__(self) -> None:
-        """Refuse a seed that is none."""
-        if not 0 <= self.seed < 2**32:
-            raise InputError(f"seed must lie in 0..2^32 - 1, got {self.seed}")
-
     @cached_property
     def labels(self) -> NDArray[np.int64]:
         """[N]: -1, for these images belong to no class."""
