@@ -6,6 +6,7 @@ import glob
 import io
 import os
 import pickle
+import tarfile
 from pathlib import Path
 from typing import Any
 
@@ -317,6 +318,9 @@ def test_a_glob_follows_links_but_not_in_circles(tmp_path: Path) -> None:
     touch(tmp_path / "elsewhere", ("2.png",))
     (tmp_path / "images" / "linked").symlink_to(tmp_path / "elsewhere")
     found = match_glob(str(tmp_path / "images/**/*.png"))
+    with tarfile.open(tmp_path / "images" / "b" / "some.tar", "w") as tar:
+        tar.add(tmp_path / "elsewhere" / "2.png")
+    assert open_images(f"{tmp_path}/images/**/*.tar").files == [str(tmp_path / "images" / "b" / "some.tar")]
     assert [os.path.relpath(path, tmp_path / "images") for path in found] == [
         "a/1.png",
         "b/1.png",
