@@ -350,15 +350,15 @@ TINY = 1e-12  # in place of a length of 0
 ROUNDING = 1e-6  # of a sum of squares in float32
 
 
-def normalise_rows(z: Tensor) -> Tensor:
-    """[N, M] rows divided by their length; rows of zeros stay zeros.
+def normalise_rows(z: Tensor, out: Tensor | None = None) -> Tensor:
+    """[N, M] rows divided by their length, written to `out` if given; rows of zeros stay zeros.
 
     >>> normalise_rows(torch.tensor([[3.0, 4.0], [0.0, 0.0]]))
     tensor([[0.6000, 0.8000],
             [0.0000, 0.0000]])
     """
     length: Tensor = torch.linalg.vector_norm(z, dim=1, keepdim=True)
-    return z / length.clamp_min(TINY)
+    return torch.div(z, length.clamp_min(TINY), out=out)
 
 
 def row_distances(a: Tensor, b: Tensor) -> Tensor:

@@ -19,7 +19,15 @@ from oodshape.core.errors import InputError, unknown
 from oodshape.core.values import AtLeast, check_fields, check_sizes, freeze_array
 from oodshape.features.chunks import Chunked, RowSubset, as_tensor, check_finite
 from oodshape.features.kernels import TINY, normalise_rows
-from oodshape.features.sum_kernels import Scatter, add_by_class, add_sorted, add_squares, merge_scatters, row_lengths
+from oodshape.features.sum_kernels import (
+    Scatter,
+    add_by_class,
+    add_columns,
+    add_sorted,
+    add_squares,
+    merge_scatters,
+    row_lengths,
+)
 from oodshape.images import identity
 from oodshape.networks.head import Fingerprint, Head
 
@@ -384,8 +392,8 @@ class Moments:
         One array for all methods that look at it.
         """
         rows = np.empty(self.parts["bank"].shape, np.float32)
-        for place, part in enumerate(self.bank()):
-            rows[place * AT_ONCE : (place + 1) * AT_ONCE] = normalise_rows(part).numpy()
+        for part, out in zip(self.bank(), torch.split(torch.from_numpy(rows), AT_ONCE), strict=True):
+            normalise_rows(part, out)
         return around_mean(rows)
 
     def means(self, sums: str, counts: str = "counts") -> tuple[Array, Array]:
@@ -406,7 +414,9 @@ class Moments:
 
 def around_mean(rows: NDArray[np.float32]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """([M] mean, [B, M] rows less the mean), frozen; the rows are changed in place."""
-    center = rows.mean(axis=0, dtype=np.float64).astype(np.float32)
+    sums = np.zeros(rows.shape[1])
+    add_columns(torch.from_numpy(rows), sums)
+    center = (sums / len(rows)).astype(np.float32)
     rows -= center
     return freeze_array(center), freeze_array(rows)
 
