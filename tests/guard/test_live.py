@@ -160,16 +160,6 @@ def test_the_network_is_left_alone_and_a_change_is_noticed(guard: Guard, assign:
         guard.attach(net)
 
 
-@pytest.mark.parametrize("per_class", [False, True])
-def test_thresholds_per_class(net: nn.Module, per_class: bool) -> None:
-    guard = guard_of(net, per_class=per_class)
-    live, limits = guard.attach(net), guard.detector.thresholds.tolist()
-    for verdict in live(PICTURES[:16, :, :, None]):
-        assert verdict.threshold == limits[verdict.class_index]
-        assert verdict.accepted == (verdict.score >= verdict.threshold)
-    assert (len(set(limits)) > 1) == per_class
-
-
 def test_a_method_that_cannot_be_traced(net: nn.Module) -> None:
     guard = guard_of(net, Method(score=METHODS["msp"].score))
     odin = Method(score=METHODS["msp"].score, perturb=Odin(eps=0.01, std=(0.32,)))

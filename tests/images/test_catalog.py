@@ -310,16 +310,6 @@ def test_a_checksum_sees_other_images_but_no_line_ends(tmp_path: Path) -> None:
     assert "lists other images, or in another order, than the published list" in known.differs(tmp_path, 3)
 
 
-def test_lists_without_their_images_are_missing_and_said_to_be(tmp_path: Path) -> None:
-    write_openood(tmp_path, "openood-cifar100", count=2, side=8)
-    (tmp_path / "images_classic" / "svhn").rename(tmp_path / "elsewhere")
-    rows = {row.entry.name: row for row in list_status(tmp_path, "openood-cifar100")}
-    svhn = rows["svhn"]
-    assert (svhn.role, svhn.state, svhn.images, svhn.entry.images) == ("far", "missing", None, 26_032)
-    assert rows["tin"].state == "differs"
-    assert len(rows) == 9
-
-
 def test_images_are_not_turned(tmp_path: Path) -> None:
     write_openood(tmp_path, "openood-cifar10", count=1, side=8)
     file = tmp_path / "images_classic" / "svhn" / "test" / "000000_2.jpg"
