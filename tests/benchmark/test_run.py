@@ -81,6 +81,14 @@ def test_a_network_of_ones_own(digits: Benchmark) -> None:
             run_benchmark(replace(digits, models=(ModelSpec(name=name),)), replace(FEW, models=(), trust_code=True))
 
 
+def test_the_head_is_named_where_it_is_not_found(digits: Benchmark) -> None:
+    own, options = ModelSpec(name="own_models:two_outputs", label="two"), replace(FEW, models=(), trust_code=True)
+    for head, message in (("", "which one are the logits"), ("net.nothing", "two: head='net.nothing' is not")):
+        with pytest.raises(InputError, match=message):
+            run_benchmark(replace(digits, models=(replace(own, head=head),)), options)
+    assert run_benchmark(replace(digits, models=(replace(own, head="net.head"),)), options).rows
+
+
 def test_a_network_of_timm_in_a_file(digits: Benchmark, tmp_path: Path, torchvision_ops: object) -> None:
     timm = pytest.importorskip("timm")
     save_file(timm.create_model("test_resnet", num_classes=8).state_dict(), tmp_path / "w.safetensors")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import pytest
 import typer
@@ -78,26 +77,6 @@ def test_lists_are_plain_when_piped(tmp_path) -> None:
 
 
 COMMANDS = typer.main.get_command(app).commands
-SPEC = """name = "own"
-[id]
-train = "digits:train"
-test = "digits:test"
-[[ood]]
-name = "letters"
-group = "near"
-images = "digits:letters"
-[[ood]]
-name = "gaussian"
-group = "far"
-images = "digits:gaussian"
-[[ood]]
-name = "uniform"
-group = "far"
-images = "digits:uniform"
-[[models]]
-name = "own_models:two_outputs"
-label = "two"
-"""
 
 
 @pytest.mark.parametrize("name", sorted(COMMANDS))
@@ -116,22 +95,3 @@ def test_commands_with_a_network_take_its_options_and_flags_show_no_type(name: s
 def test_the_commands_have_few_options() -> None:
     slots = [each for name in COMMANDS for each in COMMANDS[name].params if each.param_type_name == "option"]
     assert len([each for each in slots if each.name != "help"]) <= 180
-
-
-FEW = ("--trust-code", "--limit", "20", "--cache", "none", "--device", "cpu", "--out", "here")
-
-
-@pytest.mark.parametrize(
-    "command", [("bench", "own.toml", "--methods", "msp", "--quiet"), ("study", "shaping", "--benchmark", "own.toml")]
-)
-def test_the_head_is_named_where_it_is_not_found(command: tuple[str, ...], tmp_path: Path) -> None:
-    (tmp_path / "own.toml").write_text(SPEC)
-    done = call(*command, *FEW, cwd=tmp_path)
-    assert done.returncode == 2
-    assert "which one are the logits?" in done.stderr
-    (tmp_path / "own.toml").write_text(SPEC + 'head = "net.nothing"\n')
-    done = call(*command, *FEW, cwd=tmp_path)
-    assert done.returncode == 2
-    assert "two: head='net.nothing' is not in " in done.stderr
-    (tmp_path / "own.toml").write_text(SPEC + 'head = "net.head"\n')
-    assert call(*command, *FEW, cwd=tmp_path).returncode == 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 import tomllib
 from collections.abc import Sequence
@@ -12,7 +11,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from oodshape.core.errors import InputError, unknown
-from oodshape.core.files import one_line, read_short_text, reading
+from oodshape.core.files import compute_fingerprint, one_line, read_short_text, reading
 from oodshape.core.values import Checked
 
 PaperSet = Literal["imagenet", "cifar10", "cifar100"]
@@ -178,7 +177,7 @@ class Benchmark(Checked):
                     f"name must be 1 to 100 letters, digits, '.', '_' or '-', and not start with '.', got "
                     f"{one_line(data['name'], 60)!r}"
                 )
-            made = cls(**data, **inside, **items, base=base, hash=hash_benchmark(text), text=text)
+            made = cls(**data, **inside, **items, base=base, hash=compute_fingerprint(text), text=text)
             oods = [ood.name for ood in made.ood]
             if made.real not in ("", *oods):
                 raise InputError(f"real must be one of {', '.join(oods)}, got {made.real!r}")
@@ -245,11 +244,6 @@ class Benchmark(Checked):
                 raise InputError(f"{self.name} has no model {name!r}; there are {titles}")
         asked = {known[name.casefold()] for name in models}
         return tuple(spec for spec in self.models if not models or spec in asked)
-
-
-def hash_benchmark(text: str) -> str:
-    """What identifies a benchmark's text."""
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def _list(data: dict[str, Any], key: str, kind: type[Any]) -> tuple[Any, ...]:

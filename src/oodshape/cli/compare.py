@@ -36,14 +36,11 @@ def compare(results: ResultsArgument, methods: str = "", columns: ColumnsOption 
     scores = KeptScores.load(results)
     metrics = dict.fromkeys(column.metric for column in parse_columns(columns))
     chosen = words(methods)
-    averaged = {row.method: row.seeds for row in RunResults.load(results).rows if row.seeds > 1}
-    averaged = {name: seeds for name, seeds in averaged.items() if name in (chosen or averaged)}
+    averaged = [row.method for row in RunResults.load(results).rows if row.seeds > 1]
+    averaged = [name for name in dict.fromkeys(averaged) if name in (chosen or averaged)]
     if averaged:
-        say(
-            f"The results of {', '.join(averaged)} are means over {max(averaged.values())} seeds; scores were kept of "
-            "the first seed only, and these are compared. To compare another seed, run the benchmark with --seed.",
-            err=True,
-        )
+        line = f"The results of {', '.join(averaged)} are means over seeds; the scores of the first seed are compared."
+        say(f"{line} To compare another seed, run the benchmark with --seed.", err=True)
     if not chosen:
         _show_ties(scores)
         return

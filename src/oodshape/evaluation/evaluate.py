@@ -15,8 +15,9 @@ from torch.utils.data import DataLoader
 from oodshape.benchmark.bench_model import BenchOptions, Images, TensorSet
 from oodshape.benchmark.plan import Plan, PlannedNetwork, apply_settings
 from oodshape.benchmark.run import run_plan
-from oodshape.benchmark.spec import ID_SETS, Benchmark, ModelSpec, OodSpec, Settings, hash_benchmark
+from oodshape.benchmark.spec import ID_SETS, Benchmark, ModelSpec, OodSpec, Settings
 from oodshape.core.errors import InputError
+from oodshape.core.files import compute_fingerprint
 from oodshape.core.machine import default_cache
 from oodshape.core.options import (
     EvaluateKeywords,
@@ -135,7 +136,7 @@ def evaluate(
     in_memory += [f"{what}=..." for what, value in unsaid.items() if value is not None]
     if not in_memory:
         text = _as_file(benchmark, made, given)
-        benchmark = replace(benchmark, text=text, hash=hash_benchmark(text))
+        benchmark = replace(benchmark, text=text, hash=compute_fingerprint(text))
     where = None if cache is None else default_cache() if cache == DEFAULT else Path(cache)
     asked = BenchOptions(methods=tuple(chosen), seed=seed, resamples=resamples, limit=limit, cache=where)
     asked = replace(asked, **vars(opening) | vars(run) | {"weights": None})

@@ -95,9 +95,8 @@ def tabulate_shaping(frame: DataFrame, digits: int = 1) -> DataFrame:
 def tabulate_weights(frame: DataFrame, digits: int = 1) -> DataFrame:
     """Return per network, set and tenth of the range: the number of values, mean and standard deviation of w_max."""
     rows = frame.copy()
-    limits = rows.groupby("network")
-    low, high = limits["left"].transform("min"), limits["right"].transform("max")
-    rows["part"] = ((rows["left"] + rows["right"]) / 2 - low).div(high - low).mul(10).astype(int).clip(0, 9)
+    sizes = rows.groupby(["network", "set"])["left"]
+    rows["part"] = 10 * sizes.cumcount() // sizes.transform("size")  # the intervals are equally wide
     rows["total"] = (rows["mean"] * rows["count"]).fillna(0)
     rows["squares"] = ((rows["std"] ** 2 + rows["mean"] ** 2) * rows["count"]).fillna(0)
     groups = rows.groupby(["network", "part", "set"], sort=False)
