@@ -50,18 +50,6 @@ class ActorPool:
 
     actors: int | None = None
 
-    @property
-    def gpus(self) -> int:
-        """The GPUs that each actor takes."""
-        return int("GPU" in _import_ray().cluster_resources())
-
-    def size(self) -> int:
-        """The number of actors."""
-        if self.actors is not None:
-            return self.actors
-        there = _import_ray().cluster_resources()
-        return max(1, int(there["GPU"] if self.gpus else there.get("CPU", 1) // 2))
-
 
 def fit_guard(
     source: OpenNet,
@@ -199,9 +187,10 @@ def map_shards(
     numbers = list(shards)
     if not numbers:
         return
-    pool = pool or ActorPool()
-    size = min(pool.size(), len(numbers))
-    actor = ray.remote(_Worker).options(num_cpus=1, num_gpus=pool.gpus)
+    there = ray.cluster_resources()
+    most = (pool or ActorPool()).actors or max(1, int(there.get("GPU") or there.get("CPU", 1) // 2))
+    size = min(most, len(numbers))
+    actor = ray.remote(_Worker).options(num_cpus=1, num_gpus=int("GPU" in there))
     ref = ray.put(told)  # once, not once per shard
     left, deaths, done = numbers[::-1], Counter[int](), 0
     # What each worker is at: the number of a shard, or 0 until it is made. Of a node that has died, shards go to the
