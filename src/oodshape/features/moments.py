@@ -340,7 +340,14 @@ class Moments:
         return self.holding({name: part for name, part in self.parts.items() if OWNERS.get(name, name) not in names})
 
     def holding(self, parts: dict[str, Array]) -> Moments:
-        """The same with other parts, of features that were checked: to read them again takes time."""
+        """Replace the parts, of features that were checked: to read them again takes time.
+
+        Args:
+            parts: Parts by name.
+
+        Returns:
+            Moments of the same features with these parts.
+        """
         made = copy(self)
         object.__setattr__(made, "parts", parts)
         for name in () if "bank" in parts else ("directions", "outputs"):

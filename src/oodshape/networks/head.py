@@ -87,7 +87,17 @@ class Head:
 
     @classmethod
     def view(cls, head: Head | tuple[Any, Any]) -> Head:
-        """Make a head from arrays as `of` does, without a copy where their type allows it."""
+        """Make a head from arrays as `of` does, without a copy where their type allows it.
+
+        Args:
+            head: A head, or the pair (weight [C, M], bias [C] or None).
+
+        Returns:
+            The head.
+
+        Raises:
+            InputError: If the arrays are not those of a linear layer.
+        """
         if isinstance(head, Head):
             return head
         if not (isinstance(head, (tuple, list)) and len(head) == 2):
