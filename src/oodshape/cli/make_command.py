@@ -6,6 +6,7 @@ A parameter that is a dataclass is a group: each of its fields with a help text 
 from __future__ import annotations
 
 import inspect
+import os
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -13,6 +14,7 @@ from copy import copy
 from dataclasses import MISSING, fields, is_dataclass
 from functools import wraps
 from inspect import Parameter
+from itertools import permutations
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
@@ -20,6 +22,7 @@ import typer
 import typer.core
 from typer.models import OptionInfo
 
+from oodshape.core.errors import InputError
 from oodshape.core.options import Help, ModelOptions
 from oodshape.core.progress import set_silent
 from oodshape.core.text import printable
@@ -42,6 +45,7 @@ IMAGES = (
     "a folder, a text or CSV list, a quoted glob, an image, tar or Parquet files, an address such as "
     "s3://bucket/folder, or - for paths on standard input"
 )
+WRITTEN = ("out", "page", "state")  # options that name a file to write
 UsageError: Any = typer.BadParameter.__base__  # of click, or of the copy of click in newer versions of typer
 
 
@@ -70,6 +74,7 @@ def make_command(function: Callable[..., None]) -> Callable[..., None]:
     def call(**given: Any) -> None:
         if given.get("json"):
             set_silent(True)
+        _keep_inputs(function.__name__, given)
         for name, kind in groups.items():
             given[name] = kind(**{each.name: given.pop(each.name) for each in fields(kind) if each.name in given})
         function(**given)
@@ -80,6 +85,21 @@ def make_command(function: Callable[..., None]) -> Callable[..., None]:
     # the help breaks its lines by the width of the terminal, not by that of the source
     call.__doc__ = "\n\n".join(part.replace("\n", " ") for part in about.split("\n\n"))
     return call
+
+
+def _keep_inputs(command: str, given: dict[str, Any]) -> None:
+    """Refuse to write over a file that is read, or twice over one file; `calibrate` alone may replace its guard."""
+    paths = [
+        (name, os.path.realpath(each))
+        for name, value in given.items()
+        for each in (value if isinstance(value, (list, tuple)) else [value])
+        if isinstance(each, (str, Path)) and (name in WRITTEN or os.path.isfile(each))
+    ]
+    for (name, path), (other, same) in permutations(paths, 2):
+        if path == same and name in WRITTEN and name != other and (command, other) != ("calibrate", "guard"):
+            raise InputError(
+                f"--{name} would overwrite {given[name]}, which is given for {other} too; name another file"
+            )
 
 
 def _expand_group(group: Any, default: Any) -> list[Parameter]:
