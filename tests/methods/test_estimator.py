@@ -60,6 +60,12 @@ def test_the_promise_holds_on_new_rows(labelled: bool) -> None:
     assert (estimator.predict(far) == -1).all()
 
 
+def test_copies_of_a_row_are_not_calibration_rows() -> None:
+    z, head = arrays(100)
+    estimator = OODEstimator(weight=head[0]).fit(np.repeat(z, 20, axis=0))
+    assert len(estimator.detector_.calibration) == 25  # a quarter of the distinct rows, none of them fitted
+
+
 def test_refusals_name_the_way_out() -> None:
     z, head = arrays(60)
     with pytest.raises(InputError, match="no method is called 'magic'; `oodshape methods` lists them"):
@@ -70,5 +76,5 @@ def test_refusals_name_the_way_out() -> None:
         OODEstimator().fit(z, [0, 1, 2])
     with pytest.raises(NotFittedError):
         OODEstimator().predict(z)
-    with pytest.warns(UserWarning, match=r"15 of 60 rows are too few to calibrate alpha = 0.05.*calibration=None"):
+    with pytest.warns(UserWarning, match="15 of 60 distinct rows are too few to calibrate .*calibration=None"):
         assert not OODEstimator(weight=head[0]).fit(z).guaranteed_

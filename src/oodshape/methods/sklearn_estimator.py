@@ -90,7 +90,7 @@ class OODEstimator(OutlierMixin, BaseEstimator):  # type: ignore[misc]  # scikit
         labels = None if y is None else column_or_1d(y)
         if labels is not None and len(labels) != len(rows):
             raise InputError(f"X has {len(rows)} rows, y has {len(labels)}")
-        fitting, held_out = self._split(len(rows))
+        fitting, held_out = self._split(rows)
         self.guaranteed_ = bool(len(held_out))
         head = self._head(rows[fitting], None if labels is None else labels[fitting])
         detector = method.fit(Features.from_arrays(rows[fitting], head))
@@ -142,21 +142,23 @@ class OODEstimator(OutlierMixin, BaseEstimator):  # type: ignore[misc]  # scikit
         rows = validate_data(self, X, dtype=[np.float32, np.float64], reset=reset, ensure_min_samples=2 if reset else 1)
         return np.ascontiguousarray(rows, dtype=np.float32)
 
-    def _split(self, n: int) -> tuple[Array, Array]:
-        """(rows to fit on, rows to calibrate on); the second is empty where it would be too small."""
-        order = np.random.default_rng(self.random_state).permutation(n)
+    def _split(self, rows: Array) -> tuple[Array, Array]:
+        """(rows to fit on, distinct other rows to calibrate on); the second is empty where it would be too small."""
+        order = np.random.default_rng(self.random_state).permutation(len(rows))
         if self.calibration is None:
             return order, order[:0]
         check_fraction("calibration", self.calibration)
-        size = int(self.calibration * n)
-        if threshold_rank(size, self.alpha) < 1:
+        kind = np.unique(rows, axis=0, return_inverse=True)[1].ravel()[order]  # copies of a row are of one kind
+        distinct = np.sort(np.unique(kind, return_index=True)[1])
+        held_out = distinct[: int(self.calibration * len(distinct))]
+        if threshold_rank(len(held_out), self.alpha) < 1:
             warnings.warn(
-                f"{size} of {n} rows are too few to calibrate alpha = {self.alpha:g}: the threshold comes from the "
-                "fitted rows and promises nothing; give more rows, or calibration=None to accept this",
+                f"{len(held_out)} of {len(distinct)} distinct rows are too few to calibrate alpha = {self.alpha:g}: "
+                "the threshold comes from the fitted rows and promises nothing; give more, or calibration=None",
                 stacklevel=3,
             )
             return order, order[:0]
-        return order[size:], order[:size]
+        return order[~np.isin(kind, kind[held_out])], order[held_out]
 
     def _head(self, rows: Array, labels: Array | None) -> Head:
         if self.weight is not None:
