@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -73,20 +74,23 @@ def test_copies_and_images_on_both_sides_raise_a_warning(guard: Guard, digits: P
 
 
 def test_labels_that_are_not_the_networks_classes(guard: Guard, digits: Path, tmp_path: Path) -> None:
-    def listed(name: str, shift: int) -> str:
+    def listed(name: str, label: Callable[[int], int]) -> str:
         files = sorted((digits / "val").rglob("*.png"))
-        lines = [f"{file},{guard.about.classes.index(file.parent.name) + shift}" for file in files]
+        lines = [f"{file},{label(guard.about.classes.index(file.parent.name))}" for file in files]
         (tmp_path / name).write_text("\n".join(["path,label", *lines]))
         return str(tmp_path / name)
 
-    one_based, said = listed("list.csv", 1), r"label 8 is not in 0\.\.7: the network has 8 classes"
+    one_based, said = listed("list.csv", lambda k: k + 1), r"label 8 is not in 0\.\.7: the network has 8 classes"
     with pytest.raises(InputError, match=said):
         Guard.fit(MODEL, images=one_based, calibrate=digits / "test", method="msp", progress=False)
     with pytest.raises(InputError, match=said):
         evaluate(MODEL, train=digits / "train", id=one_based, ood={"a": digits / "letters"}, methods="msp", cache=None)
-    wrong, by_chance = listed("list.csv", -1), r"the labels are predicted as by chance \(0.0 % of"
+    wrong, by_chance = listed("list.csv", lambda k: k - 1), r"the labels are predicted as by chance \(0.0 % of"
     with pytest.warns(UserWarning, match=by_chance):
         evaluate(MODEL, train=digits / "train", id=wrong, ood={"a": digits / "letters"}, methods="msp", cache=None)
+    swapped = listed("list.csv", lambda k: k if k < 6 else 13 - k)
+    with pytest.warns(UserWarning, match="most images with label 6 the class 7: the accuracy is wrong if"):
+        evaluate(MODEL, train=digits / "train", id=swapped, ood={"a": digits / "letters"}, methods="msp", cache=None)
 
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*are known to have been used")

@@ -107,6 +107,10 @@ def test_names_and_orders_of_classes(digits: Path, tmp_path: Path) -> None:
         (tmp_path / "two" / name).symlink_to(tmp_path / folder)  # the last two are swapped: six in eight are right
     with pytest.warns(UserWarning, match="the network gives most images of g the class of h: was it"):
         assert Guard.fit(MODEL, images=tmp_path / "two", method="msp", progress=False).about.classes == ()
+    with pytest.warns(UserWarning, match="most images of g the class of h: .* in another order .than the names given"):
+        Guard.fit(MODEL, images=tmp_path / "two", method="msp", classes=list("abcdefgh"), progress=False)
+    right = Guard.fit(MODEL, images=tmp_path / "two", method="msp", classes=list("abcdefhg"), progress=False)
+    assert right.about.classes == tuple("abcdefhg")
     with pytest.raises(InputError, match="8 classes, but 2 names"):
         Guard.fit(MODEL, images=digits / "train", method="msp", classes=("a", "b"), progress=False)
 

@@ -75,7 +75,12 @@ def _run_once(prepared: Plan) -> tuple[RunResults, KeptScores]:
             check_labels(model.features[name].labels, model.features[name].head.classes, names)
         overlaps |= dict.fromkeys(_find_overlaps(model.features))
         test = model.features["test"]
-        warn_if_by_chance(test.accuracy, len(test), test.head.classes)
+        if not warn_if_by_chance(test.accuracy, len(test), test.head.classes) and (moved := test.moved_class()):
+            warnings.warn(
+                f"the network gives most images with label {moved[0]} the class {moved[1]}: the accuracy is wrong if "
+                "the labels are not in the order of its classes",
+                stacklevel=2,
+            )
         weights[title] = model.fingerprint
         data |= {name: _fingerprint(images, model.features[name]) for name, images in sets.items()}
         with progress_bar(f"{title}: statistics", None, options.progress):

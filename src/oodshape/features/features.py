@@ -78,18 +78,21 @@ def check_labels(labels: Any, classes: int, names: Sequence[str] = ()) -> None:
 TOLD = 200  # labelled images, from which on a network without training is told from a poor one
 
 
-def warn_if_by_chance(accuracy: float | None, images: int, classes: int) -> None:
-    """Warn of labels that the network predicts no better than chance."""
+def warn_if_by_chance(accuracy: float | None, images: int, classes: int) -> bool:
+    """Warn of labels that the network predicts no better than chance, and return whether it does."""
     margin = 3 * math.sqrt(1 / classes / images) if images >= TOLD else 0.0
-    if accuracy is not None and images >= FEWEST_LABELS and accuracy <= 1 / classes + margin:
+    guessed = accuracy is not None and images >= FEWEST_LABELS and accuracy <= 1 / classes + margin
+    if guessed:
         warnings.warn(
-            f"the labels are predicted as by chance ({100 * accuracy:.1f} % of {images:,}): was the network ever "
-            "trained, and are they in the order of its classes?",
+            f"the labels are predicted as by chance ({100 * (accuracy or 0):.1f} % of {images:,}): was the network "
+            "ever trained, and are they in the order of its classes?",
             stacklevel=3,
         )
+    return guessed
 
 
 FEWEST_LABELS = 10  # of fewer, chance may predict none
+AGREEING = 0.8  # the share of a label's images that one prediction has, to tell the order of classes
 ORDERS = 20  # of the features, that the head is compared with
 JUDGED_ROWS, PRODUCTS = 256, 100_000_000  # at most, of the rows that it is judged by and their products with the head
 FEWEST_ROWS, NARROWEST = 100, 16  # images and features: of fewer, a poor network is not told from an untrained one
@@ -586,3 +589,15 @@ class Features:
             return None
         known = self.labels >= 0
         return float((self.predictions.cpu()[known] == self.labels[known]).double().mean())
+
+    def moved_class(self) -> tuple[int, int] | None:
+        """A label with the class that its images are given, where that class's own images are given another one."""
+        if self.labels is None:
+            return None
+        labels, predicted = self.labels.numpy(), self.predictions.cpu().numpy()
+        most: dict[int, int] = {}
+        for label in np.unique(labels[labels >= 0]).tolist():
+            counts = np.bincount(predicted[labels == label])
+            if counts.sum() >= FEWEST_LABELS and counts.max() >= AGREEING * counts.sum():
+                most[label] = int(counts.argmax())
+        return next(((label, to) for label, to in most.items() if to != label and most.get(to, to) != to), None)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Unpack
@@ -103,7 +103,7 @@ class Guard(Fitted):
         alpha: float = 0.05,
         per_class: bool = False,
         preprocessing: Preprocessing | None = None,
-        classes: tuple[str, ...] = (),
+        classes: Sequence[str] = (),
         prompt: str = PROMPT,
         upright: bool = False,
         **options: Unpack[FitKeywords],
@@ -138,7 +138,8 @@ class Guard(Fitted):
         opening, layer = make_options(ModelOptions, options), make_options(HeadOptions, options)
         reading, run = make_options(ImageOptions, options), make_options(RunOptions, options)
         limit, cache = make_options(SubsetOptions, options).limit, make_options(CacheOptions, options).cache
-        source = open_model(model, classes=classes, prompt=prompt, **vars(opening), **vars(layer))
+        names = (classes,) if isinstance(classes, str) else tuple(classes)
+        source = open_model(model, classes=names, prompt=prompt, **vars(opening), **vars(layer))
         recipe = resolve_recipe(method)
         if (images is None) == (parts is None):
             raise InputError("give images to fit on, or parts that were collected of them: one of the two")
@@ -168,7 +169,7 @@ class Guard(Fitted):
             preprocessing=preprocessing,
             network=source.classifier.fingerprint,
             held_out=held_out,
-            classes=classes or find_class_names(source, found.classes, found.train),
+            classes=find_class_names(source, found.classes, found.train, names),
             method=method if isinstance(method, str) else "",
             model=source.spec,
             weights=source.weights,

@@ -6,7 +6,7 @@ import math
 import warnings
 from pathlib import Path
 
-import numpy as np
+import torch
 
 from oodshape.core.errors import InputError
 from oodshape.features.feature_stats import NEGATIVE
@@ -23,7 +23,6 @@ from oodshape.metrics.conformal import check_enough
 from oodshape.networks.loading import OpenNet
 from oodshape.networks.model_names import readable_names
 
-FEWEST, MOST = 10, 0.8  # images of a class, and their share that one prediction has, to tell the order of classes
 WEAK = 0.8  # the AUROC on scrambled images below which no selection is a good one
 
 
@@ -72,41 +71,40 @@ def _warn_if_weak(scorer: object) -> None:
         )
 
 
-def find_class_names(source: OpenNet, given: tuple[str, ...], train: Features | TrainingSums) -> tuple[str, ...]:
-    """The names of the classes: the model's own, or those of the images' labels where they are in its order."""
+def find_class_names(
+    source: OpenNet, given: tuple[str, ...], train: Features | TrainingSums, chosen: tuple[str, ...] = ()
+) -> tuple[str, ...]:
+    """The names of the classes: those chosen, the model's own, or those of the images' labels in its order.
+
+    Chosen names that are those of the labels tell which class the images of a label belong to.
+    """
     classes, given = train.head.classes, readable_names(given)
-    if len(source.names) == classes and source.names != given:
+    if chosen:
+        if sorted(chosen) != sorted(given) or not isinstance(train, Features) or train.labels is None:
+            return chosen
+        train = train.with_labels(torch.tensor([*map(chosen.index, given), -1])[train.labels])
+    elif len(source.names) == classes and source.names != given:
         return source.names
     if len(given) != classes:
-        return ()
+        return chosen
     accuracy, chance = train.accuracy or 0.0, 1 / classes
     guessed = abs(accuracy - chance) <= 4 * math.sqrt(chance * (1 - chance) / len(train))
-    moved = _moved_class(train) if isinstance(train, Features) else None
+    moved = train.moved_class() if isinstance(train, Features) else None
     if guessed or accuracy < min(10 * chance, 0.5):
         how = f", as chance would ({100 * chance:.1f} %)" if guessed else ""
         those = f"only {100 * accuracy:.1f} % of the training images the class of their folder or label{how}"
     elif moved is not None:
-        those = f"most images of {given[moved[0]]} the class of {given[moved[1]]}"
+        names = chosen or given
+        those = f"most images of {names[moved[0]]} the class of {names[moved[1]]}"
     else:
-        return given
+        return chosen or given
+    order = "than the names given" if chosen else "then give their names; those of the images are not used"
     warnings.warn(
         f"the network gives {those}: was it ever trained, and were its weights loaded (--weights, weights=...)? Or its "
-        "classes are in another order (then give their names), or the preprocessing is wrong; the names that come with "
-        "the images are not used",
+        f"classes are in another order ({order}), or the preprocessing is wrong",
         stacklevel=3,
     )
-    return ()
-
-
-def _moved_class(train: Features) -> tuple[int, int] | None:
-    """A label with the class that its images are given, where that class's own images are given another one."""
-    labels, predicted = np.asarray(train.labels), train.predictions.cpu().numpy()
-    most: dict[int, int] = {}
-    for label in np.unique(labels[labels >= 0]).tolist():
-        counts = np.bincount(predicted[labels == label])
-        if counts.sum() >= FEWEST and counts.max() >= MOST * counts.sum():
-            most[label] = int(counts.argmax())
-    return next(((label, best) for label, best in most.items() if best != label and most.get(best, best) != best), None)
+    return chosen
 
 
 # What can be opened because a file says so: a name that a file chooses may import code, or fetch it.
