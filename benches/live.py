@@ -36,7 +36,7 @@ def guards(net: nn.Module) -> dict[str, Guard]:
     signed = bool((outputs.features < 0).any())
     z = rng.normal(size=(1500, head.width)) + 4 * head.weight.numpy()[rng.integers(head.classes, size=1500)]
     z = (z if signed else np.maximum(z, 0)).astype(np.float32)
-    noise, constant = (z[0] * rng.normal(1, 0.02, (n, head.width)).astype(np.float32) for n in (256, 512))
+    noise, constant = (z[0] * rng.normal(1, 0.02, (n, head.width)).astype(np.float32) for n in (640, 512))
     train = Features.from_arrays(z[:1200], head)
     proxy = [Features.from_arrays(each, head) for each in (0.7 * z[1200:], noise, constant)]
     about = About(IMAGENET, classifier.fingerprint, held_out=False, head=classifier.head_name or "")

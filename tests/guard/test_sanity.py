@@ -49,8 +49,8 @@ def test_noise_and_constant_images_follow_the_scrambled_ones(digits: Path) -> No
     classifier = Classifier(build("digits-convnet"))
     found = proxy_features(classifier, digits / "val", DIGITS, progress=False)
     tensors = proxy_features(classifier, torch.rand(20, 1, 16, 16), prepared=True, progress=False)
-    assert [len(each) for each in found] == [150, 256, 256]
-    assert [len(each) for each in tensors] == [20, 320, 256]
+    assert [len(each) for each in found] == [150, 640, 256]
+    assert [len(each) for each in tensors] == [20, 704, 256]
 
 
 def test_the_rates_are_those_of_the_images_through_the_network(energy: Guard) -> None:

@@ -60,7 +60,7 @@ def proxy_features(
     >>> from oodshape import Classifier
     >>> net = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(12, 4))
     >>> [len(each) for each in proxy_features(Classifier(net), torch.rand(8, 3, 2, 2), prepared=True, progress=False)]
-    [8, 320, 512]
+    [8, 704, 512]
     """
     if prepared:
         seen = extract_tensors(

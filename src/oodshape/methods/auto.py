@@ -47,12 +47,17 @@ SATURATED, SPREAD = 0.99, 0.01  # a proxy set with a larger median AUROC, or a s
 CROSSED = "crossed features"
 DISTANCES = "mds"  # whose distances the filters use: the length of features counts
 NOISE, CONSTANT = "noise", "constant images"
-# what filters are against, its place among the synthetic images, the score, its weight in the sum and the limit:
-# smooth OOD images resemble constant ones, none noise
-FILTERS: tuple[tuple[str, int, type[Contrast | Unlike], float, float], ...]
-FILTERS = ((NOISE, 0, Contrast, 0.0, 0.05), (CONSTANT, 1, Unlike, 2.0, 0.08), (CONSTANT, 1, Contrast, 0.0, 0.03))
-CONTRASTED = 800  # ID images that `Contrast` is fitted on
+# what filters are against, its place among the synthetic images, the score, its weight in the sum, the limit, and the
+# limit if noise is still accepted: smooth OOD images resemble constant ones, none noise
+FILTERS: tuple[tuple[str, int, type[Contrast | Unlike], float, float, float], ...]
+FILTERS = (
+    (NOISE, 0, Contrast, 0.0, 0.05, 0.2),
+    (CONSTANT, 1, Unlike, 2.0, 0.08, 0.02),
+    (CONSTANT, 1, Contrast, 0.0, 0.03, 0.03),
+)
+CONTRASTED = 1200  # ID images that `Contrast` is fitted on
 UNLIKELY, FEW = 0.02, 0.02  # filters are added if more than FEW images of a kind have a p-value of at least UNLIKELY
+ALPHA = 0.05  # the false rejection rate at which the limits of filters are chosen
 NO_IMAGES = (
     "no scrambled images: extract them with proxy_features(classifier, images, preprocessing) and pass fit(train, "
     "proxy=...)"
@@ -232,7 +237,8 @@ def fuse_tried(
     """Fuse candidates, with filters against noise and constant images if the fusion accepts more than a few of either.
 
     A filter also rejects ID images, which lowers the threshold: what the components reject just so needs one then.
-    `Contrast` is fitted on `contrasted`, or on selection images, each of which is left out of its own score.
+    `Contrast` is fitted on `contrasted`, or on selection images, each of which is left out of its own score. If more
+    than a few noise images, left out in the same way, are still accepted, the filter against noise gets a larger limit.
     """
     parts = tuple(Component.of_detector(name, tried.detectors[name], tried.inside[name]) for name in names)
     scores, filters = [tried.inside[name] for name in names], []
@@ -247,14 +253,24 @@ def fuse_tried(
     training = contrasted()
     inside = selection if training is None else training
     rows = identity.smallest(inside.identities, CONTRASTED, 0, "contrast")
-    for name, place, score, weight, limit in FILTERS:
+    noise = [tried.detectors[name].score(synthetic[0]) for name in names]
+    for name, place, score, weight, limit, _ in FILTERS:
         scorer, left_out = score.of_images(base.scorer, synthetic[place], inside[rows])
         detector = replace(base, scorer=scorer)
-        scores.append(detector.score(selection))
+        found, of_noise = detector.score(selection), detector.score(synthetic[0])
         if left_out is not None and training is None:
-            scores[-1][rows] = left_out.to(scores[-1].device)
+            found[rows] = left_out[: len(rows)].to(found.device)
+        if left_out is not None and name == NOISE:
+            of_noise = left_out[len(rows) :].to(found.device)
+        scores.append(found)
+        noise.append(of_noise)
         filters.append(Filter.of_detector(name, detector, scores[-1], weight=weight, limit=limit))
-    return Fusion.of_components(parts, scores, tuple(filters))
+    fusion = Fusion.of_components(parts, scores, tuple(filters))
+    of_selection, of_noise = (fusion.fuse(fusion.each_log_p(each)) for each in (scores, noise))
+    if float((of_noise >= of_selection.quantile(ALPHA)).double().mean()) <= FEW:
+        return fusion
+    strict = tuple(replace(one, limit=limit) for one, (*_, limit) in zip(filters, FILTERS, strict=True))
+    return replace(fusion, filters=strict)
 
 
 def _accepts(fusion: Fusion, tried: Trials, images: Features) -> bool:

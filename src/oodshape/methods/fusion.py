@@ -167,8 +167,11 @@ class Fusion(FittedScore):
         """[n] fused scores."""
         if len(self.components) == 1:
             return self.components[0].of(seen)
-        parts = (*self.components, *self.filters)
-        return self.fuse(_each_log_p(parts, [part.of(seen) for part in parts]))
+        return self.fuse(self.each_log_p([part.of(seen) for part in (*self.components, *self.filters)]))
+
+    def each_log_p(self, scores: Sequence[Tensor]) -> Tensor:
+        """[K, n]: log p-values of the scores of the components, then of the filters."""
+        return _each_log_p((*self.components, *self.filters), scores)
 
     def fuse(self, each: Tensor) -> Tensor:
         """[K, n] log p-values of the components, then of the filters -> [n] fused log p-values."""

@@ -155,11 +155,15 @@ WEAK = (64, 32)  # standard deviations of weaker Gaussian noise
 def draw_noise(height: int, width: int, channels: int, seed: int = 0, *, weak: bool = False) -> NDArray[np.uint8]:
     """[128, H, W, C]: Gaussian and uniform noise, 64 images each, the same on every machine.
 
-    With `weak`, Gaussian noise of two smaller standard deviations follows: [256, H, W, C].
+    With `weak`, they are four times as many, and 64 images of Gaussian noise with each of two smaller standard
+    deviations follow: [640, H, W, C].
     """
     shape = NOISE_IMAGES, height, width, channels
-    # RandomState, because numpy guarantees that its numbers never change
-    made = [draw_pixels(kind, np.random.RandomState(seed), shape) for kind in KINDS]
+    made = []
+    for kind in KINDS:
+        # RandomState, because numpy guarantees that its numbers never change
+        rng = np.random.RandomState(seed)
+        made += [draw_pixels(kind, rng, shape) for _ in range(4 if weak else 1)]
     for std in WEAK if weak else ():
         made.append(np.random.RandomState([seed, std]).normal(127.5, std, shape).clip(0, 255).astype(np.uint8))
     return np.concatenate(made)

@@ -26,6 +26,7 @@ AT_ONCE = 256  # classes, and columns of a matrix: no copy is made of all of the
 LENGTH_ROUNDING = 2.0**-23  # of a length in float32
 OWN_SHARE = 0.03  # by which the covariance of constant images is shrunk
 KERNEL, RIDGE = 0.5, 0.1  # of the median squared distance; how much a residual counts
+CONTRAST_SHARE = 0.3  # by which the covariance of the images that `Contrast` separates from ID images is shrunk
 
 
 class Clusters(FittedScore):
@@ -99,7 +100,8 @@ class Unlike(FittedScore):
 class Contrast(FittedScore):
     """sum over images i of weight_i exp(-||(z - center) A - image_i||^2): about 1 for ID images, -1 for others.
 
-    It is ridge regression with a Gaussian kernel, whose width is half the median squared distance between images.
+    It is ridge regression with a Gaussian kernel, whose width is half the median squared distance between images. The
+    distances are those by the covariance of the others: where these fill few directions, the rest separates.
     """
 
     images: Clusters  # each is a cluster
@@ -107,21 +109,23 @@ class Contrast(FittedScore):
 
     @classmethod
     def of_images(cls, classes: Clusters, outside: Features, inside: Features) -> tuple[Contrast, Tensor]:
-        """Separate ID images from others by the distances within classes.
+        """Separate ID images from others.
 
         Returns:
-            The score, and the score of each ID image when it is left out.
+            The score, and the score of each ID image, then of each other image, when it is left out.
         """
         counts = torch.tensor([len(inside), len(outside)])
         z = torch.cat([_rows(inside), _rows(outside)]) - torch.tensor(classes.center)
-        whitened = torch.tensor(classes.whitening, dtype=torch.float64)
+        around = z[len(inside) :] - z[len(inside) :].mean(dim=0)
+        own = compute_whitening((around.T @ around).numpy(), len(around), CONTRAST_SHARE)
+        whitened = torch.tensor(own, dtype=torch.float64)
         apart = torch.cdist(z @ whitened, z @ whitened).square()
         width = max(KERNEL * float(apart[apart > 0].median()), 1e-12) if apart.any() else 1.0
         wanted = torch.tensor([1.0, -1.0], dtype=torch.float64).repeat_interleave(counts)
         noise = (RIDGE * 2 * counts / len(z)).repeat_interleave(counts)  # both kinds count the same
         inverse = torch.linalg.inv((-apart / width).exp() + noise.double().diag())
         weights = inverse @ wanted
-        left_out = (wanted - weights / inverse.diagonal())[: len(inside)]
+        left_out = wanted - weights / inverse.diagonal()
         parts = whitened / width**0.5, z @ whitened / width**0.5, weights
         joint, means, frozen = (freeze_array(each.float().numpy()) for each in parts)
         return cls(replace(classes, whitening=joint, means=means), frozen), left_out.float()
