@@ -142,6 +142,22 @@ def test_filters_see_the_length_of_features() -> None:
     assert short < 0.3 < 0.85 < inside
 
 
+def test_noise_that_overlaps_id_images_gets_most_of_alpha() -> None:
+    """Left-out noise decides: the limits change only where noise like that of the fit is still accepted."""
+    train, (z, head) = features(400), arrays(400)
+    far, close = (Features.from_arrays(scale * z, head) for scale in (0.6, 0.95))
+    fused = [Method(score=Auto()).fit(train, proxy=[proxy(), noise, far]).scorer for noise in (far, close)]
+    assert [[one.limit for one in each.filters] for each in fused] == [[0.05, 0.08, 0.03], [0.2, 0.02, 0.03]]
+
+
+def test_constant_images_with_the_same_features_are_filtered() -> None:
+    train, (z, head) = features(400), arrays(400)
+    same, short = Features.from_arrays(np.repeat(z[:1], 50, axis=0), head), Features.from_arrays(0.6 * z, head)
+    for synthetic in ([short, same], [same, short]):
+        detector = AUTO.fit(train, proxy=[proxy(), *synthetic]).calibrate(features(300, seed=2))
+        assert not detector.decide(same).accepted.any()
+
+
 def test_signed_features_have_fewer_candidates_and_cop() -> None:
     z, head = arrays(400)
     parts = AUTO.fit(Features.from_arrays(z - z.mean(), head), proxy=[proxy()]).scorer.components

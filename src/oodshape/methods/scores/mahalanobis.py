@@ -86,7 +86,7 @@ class Unlike(FittedScore):
         center = rows.mean(dim=0)  # their own: distances between them are not differences of large numbers
         whitened = torch.tensor(classes.whitening, dtype=torch.float64)
         z = (rows - center) @ whitened
-        own = torch.tensor(compute_whitening((z.T @ z).numpy(), len(z), OWN_SHARE), dtype=torch.float64)
+        own = _own_whitening(z, OWN_SHARE, 1.0)
         parts = center, whitened @ own, z @ own
         around, joint, means = (freeze_array(each.float().numpy()) for each in parts)
         return cls(replace(classes, center=around, whitening=joint, means=means), classes), None
@@ -116,9 +116,7 @@ class Contrast(FittedScore):
         """
         counts = torch.tensor([len(inside), len(outside)])
         z = torch.cat([_rows(inside), _rows(outside)]) - torch.tensor(classes.center)
-        around = z[len(inside) :] - z[len(inside) :].mean(dim=0)
-        own = compute_whitening((around.T @ around).numpy(), len(around), CONTRAST_SHARE)
-        whitened = torch.tensor(own, dtype=torch.float64)
+        whitened = _own_whitening(z[len(inside) :], CONTRAST_SHARE, float(z[: len(inside)].square().mean()))
         apart = torch.cdist(z @ whitened, z @ whitened).square()
         width = max(KERNEL * float(apart[apart > 0].median()), 1e-12) if apart.any() else 1.0
         wanted = torch.tensor([1.0, -1.0], dtype=torch.float64).repeat_interleave(counts)
@@ -141,6 +139,17 @@ class Contrast(FittedScore):
 def _rows(images: Features) -> Tensor:
     """[N, M] float64."""
     return torch.cat([chunk.double() for _, chunk in images.chunks()]).cpu()
+
+
+def _own_whitening(z: Tensor, share: float, scale: float) -> Tensor:
+    """[M, M] float64: whitening by the images' own covariance; the identity if they are the same, relative to `scale`.
+
+    A network that normalises each image gives all constant images the same features.
+    """
+    around = z - z.mean(dim=0)
+    if float(around.square().mean()) <= 1e-6 * scale:
+        return torch.eye(z.shape[1], dtype=torch.float64)
+    return torch.tensor(compute_whitening((around.T @ around).numpy(), len(z), share), dtype=torch.float64)
 
 
 class _Sums(NamedTuple):
