@@ -37,6 +37,7 @@ def test_labels_of_rejected_and_borderline_images_become_an_ood_set(place: Path)
     (place / "sets").mkdir()
     done = call("review", "--labels", "export.json", "--out", "sets/odd.csv", cwd=place)
     assert done.stdout.splitlines()[0] == "export.json: 2 ood, 0 id, 1 without one clear label"
+    assert "`check` on them shows too few accepted" in done.stderr
     assert (place / "sets" / "odd.csv").read_text() == "path\n../in/a.png\n../in/b c.png\n"
     done = call("review", "--labels", "export.json", "--take", "id", "--out", "id.csv", cwd=place)
     assert "in/a.png was selected by its p-value, and a calibration set is a random sample" in done.stderr
@@ -55,6 +56,7 @@ def test_a_random_sample_hides_the_decision_and_makes_a_calibration_set(place: P
     (place / "sample.csv").write_text(f"{text}two.png,ood,,,random sample\ntwo.png,id,,,random sample\n")
     done = call("review", "--labels", "sample.csv", "--take", "id", "--out", "id.csv", cwd=place)
     assert "0 ood, 4 id, 1 without one clear label" in done.stdout
+    assert "too few accepted" not in done.stderr
     assert sorted(drawn[1]) == sorted((place / "id.csv").read_text().split("\n")[1:-1])
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from statistics import fmean
+from types import MappingProxyType
 from typing import Any
 
 from oodshape.benchmark.kept_scores import KeptScores
@@ -119,16 +120,23 @@ class Comparison:
 
 
 def compare_pair(
-    scores: KeptScores, first: str, second: str, metrics: Sequence[Metric] = DEFAULT_METRICS, resamples: int = 1000
+    scores: KeptScores,
+    first: str,
+    second: str,
+    metrics: Sequence[Metric] = DEFAULT_METRICS,
+    *,
+    resamples: int = 1000,
+    kinds: Mapping[str, Container[str]] = MappingProxyType({}),
 ) -> Iterator[Comparison]:
-    """Metrics on each OOD set and their means, by their own test or a paired bootstrap, for every network."""
+    """Metrics on each OOD set and their means, also over kinds of sets, by their own test or a paired bootstrap."""
     for model in scores.by_model:
         methods = scores.of(model)
         for name in (first, second):
             if name not in methods:
                 raise InputError(f"no scores of a method {name!r} were kept; there are {', '.join(methods)}")
         sets = methods[first][1]
-        for ood, chosen in (*((ood, [ood]) for ood in sets), (AVERAGE, list(sets))):
+        parts = {kind: [name for name in sets if name in members] for kind, members in kinds.items()}
+        for ood, chosen in (*((ood, [ood]) for ood in sets), *parts.items(), (AVERAGE, list(sets))):
             pair = [
                 (inside, {name: outside[name] for name in chosen})
                 for inside, outside in (methods[first], methods[second])

@@ -48,7 +48,8 @@ def run_plan(prepared: Plan) -> tuple[RunResults, KeptScores]:
     """
     results, kept = _run_once(prepared)
     more = [_run_once(again)[0].rows for again in _with_further_seeds(prepared)]
-    return replace(results, rows=_merge_seeds(results.rows, more)), kept
+    # scores are kept of the first seed, whose best need not be the best by mean
+    return replace(results, rows=_merge_seeds(results.rows, more), ties=() if more else results.ties), kept
 
 
 def _run_once(prepared: Plan) -> tuple[RunResults, KeptScores]:

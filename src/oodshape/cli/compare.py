@@ -34,9 +34,18 @@ def compare(results: ResultsArgument, methods: str = "", columns: ColumnsOption 
     from oodshape.report.tables.table import parse_columns
 
     scores = KeptScores.load(results)
-    metrics = dict.fromkeys(column.metric for column in parse_columns(columns))
+    asked, rows_of_run = parse_columns(columns), RunResults.load(results).rows
     chosen = words(methods)
-    averaged = [row.method for row in RunResults.load(results).rows if row.seeds > 1]
+    if columns and not chosen:
+        raise InputError("--columns needs --methods a,b; which methods are tied with the best is by mean AUROC")
+    kinds = {
+        column.kind: {row.ood for row in rows_of_run if row.group == column.kind} for column in asked if column.kind
+    }
+    if not all(kinds.values()):
+        raise InputError(
+            f"--columns {columns}: no OOD set of this run is {' or '.join(k for k in kinds if not kinds[k])}"
+        )
+    averaged = [row.method for row in rows_of_run if row.seeds > 1]
     averaged = [name for name in dict.fromkeys(averaged) if name in (chosen or averaged)]
     if averaged:
         line = f"The results of {', '.join(averaged)} are means over seeds; the scores of the first seed are compared."
@@ -47,7 +56,7 @@ def compare(results: ResultsArgument, methods: str = "", columns: ColumnsOption 
     if len(chosen) != 2:
         raise InputError(f"give two methods, --methods a,b, got {len(chosen)}: {methods!r}")
     rows = []
-    for each in compare_pair(scores, *chosen, metrics=list(metrics)):
+    for each in compare_pair(scores, *chosen, [*dict.fromkeys(c.metric for c in asked)], kinds=kinds):
         values = map(each.metric.show, (each.first, each.second))
         difference = _cells(each.difference, each.difference.p_value)
         rows.append([each.model, each.ood, each.metric.head, *values, *difference])

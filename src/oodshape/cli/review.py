@@ -43,9 +43,15 @@ def review(
     if (scores is None) == (labels is None):
         raise InputError("give SCORES to write images to label, or --labels FILE to read labels")
     if labels is not None:
-        found, counts = reviewing.read_labels(labels, take)
+        found, counts, selected = reviewing.read_labels(labels, take)
         reviewing.write_list(found, out)
         say(f"{labels}: {counts['ood']:,} ood, {counts['id']:,} id, {counts['']:,} without one clear label")
+        if selected and take == "ood":
+            say(
+                "these images were selected because the guard rejected or almost rejected them: `check` on them shows "
+                "too few accepted; label images of --sample N to measure the guard",
+                err=True,
+            )
         say(f"list: {out}; next: oodshape {'check --ood' if take == 'ood' else 'calibrate --images'} {out} ...")
     elif scores is not None:
         rows = reviewing.select_rows(scores) if sample is None else reviewing.sample_rows(scores, sample)

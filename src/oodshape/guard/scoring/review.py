@@ -87,8 +87,10 @@ def _address(path: str, served: Path) -> str:
     return "/data/local-files/?d=" + quote(inside.replace(os.sep, "/"), errors="surrogateescape")
 
 
-def read_labels(labels: Path, wanted: str) -> tuple[list[str], Counter[str]]:
-    """Return (the images with the label `wanted`, the number of images by label; empty: not one clear label).
+def read_labels(labels: Path, wanted: str) -> tuple[list[str], Counter[str], bool]:
+    """Return (images with the label `wanted`, number of images by label, whether p-values selected any of them).
+
+    The label of an image without one clear label is empty.
 
     Args:
         labels: A Label Studio export (.json) of tasks of `write_review`, or the table with its labels filled in.
@@ -118,7 +120,7 @@ def read_labels(labels: Path, wanted: str) -> tuple[list[str], Counter[str]]:
     found = [path for path, label in clear.items() if label == wanted]
     if not found:
         raise InputError(f"{labels} has no image with the label {wanted}")
-    return found, Counter(clear.values())
+    return found, Counter(clear.values()), any(label and reason != SAMPLE for _, label, reason in rows)
 
 
 def _table(labels: Path) -> Iterator[tuple[str, str, str]]:

@@ -209,7 +209,8 @@ def _uncertainty(results: RunResults, tied: bool, columns: Columns) -> Iterator[
         which = "all methods" if len(names) == len(results.names("method")) else ", ".join(names)
         yield (
             f"Means over {rows[0].seeds} seeds where a seed matters ({which}); the standard deviation over seeds on "
-            f"one OOD set is at most {join_names([f'{100 * value:.2f} ({head})' for head, value in most])} points."
+            f"one OOD set is at most {join_names([f'{100 * value:.2f} ({head})' for head, value in most])} points. "
+            "Ties with the best are not marked."
         )
 
 
