@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from commands import GUARD, MODEL, call
 from data import arrays, features, proxy
 from folders_of_digits import write_digits
-from oodshape import METHODS, Classifier, Detector, Features, Guard, InputError, Method
+from oodshape import METHODS, Auto, Classifier, Detector, Features, Guard, InputError, Method
 from oodshape.guard.export import onnx as export
 from oodshape.guard.export.onnx import export_onnx
 from oodshape.methods.fusion import Fusion, log_p
@@ -48,6 +48,21 @@ def test_the_threshold_is_an_input_with_a_default(
     (score,) = run.run(["score"], fed)
     (accepted,) = run.run(["accepted"], fed | {"threshold": np.sort(score)[20:21]})
     assert accepted.sum() == 44
+
+
+def test_auto_of_a_confident_network_is_written(tmp_path: Path) -> None:
+    random = torch.Generator().manual_seed(0)
+    centres, labels = 10 * torch.randn(4, 16, generator=random).abs(), torch.arange(1200) % 4
+    images = centres[labels] + 0.05 * torch.randn(1200, 16, generator=random)  # distances of 0.005 between directions
+    net = nn.Sequential(nn.ReLU(), nn.Linear(16, 4))
+    net[1].load_state_dict({"weight": centres / 20, "bias": -(centres**2).sum(1) / 40})
+    head, z = tuple(value.detach().numpy() for value in net[1].parameters()), net[0](images).numpy()
+    train, held_out = (
+        Features.from_arrays(z[part], head, labels[part].numpy()) for part in (slice(600), slice(600, 1200))
+    )
+    recipe = Method(score=Auto(candidates=("knn", "vim", "energy"), fuse=3, always=()))
+    detector = recipe.fit(train).calibrate(held_out, alpha=0.05)
+    assert export_onnx(net, detector, tmp_path / "guarded.onnx", images[600:700]).decisions == 0
 
 
 class Several(nn.Module):
