@@ -53,6 +53,7 @@ def test_kept_scores_are_those_of_the_figures(folder: Path, results: Results) ->
 def test_seeds_give_mean_and_spread_where_anything_is_random(results: Results) -> None:
     for row in results.rows:
         assert (row.seeds, row.spreads.get("auroc", 0) > 0) == ((2, True) if row.method == "ash-rand" else (1, False))
+    assert {each.method for each in results.averages_of} == {"energy", "optfs-e"}  # intervals are of one seed
     notes = " ".join(make_table(results).notes)
     assert "Means over 2 seeds where a seed matters (ash-rand)" in notes
     assert "Ties with the best are not marked" in notes

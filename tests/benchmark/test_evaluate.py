@@ -118,6 +118,22 @@ def test_results_are_tables_pages_and_frames(results: Results, tmp_path: Path) -
         restore_benchmark(results)
 
 
+def test_labels_are_those_of_the_images_that_limit_chooses(sets: dict[str, Any]) -> None:
+    images, labels = np.stack([sets["test"][i] for i in range(200)]), sets["test"].labels[:200]
+    found = evaluate(
+        "zoo:digits-vit",
+        train=sets["train"],
+        id=list(images),
+        ood={"photos": sets["photos"]},
+        methods=["msp"],
+        labels=labels,
+        limit=40,
+        resamples=5,
+        progress=False,
+    )
+    assert found.rows[0].id_accuracy > 0.9
+
+
 def test_features_with_a_head(sets: dict[str, Any], tmp_path: Path) -> None:
     classifier = Classifier(zoo.build("digits-vit"))
     data = {name: Features.extract(classifier, images, DIGITS, progress=False) for name, images in sets.items()}
@@ -141,6 +157,8 @@ def test_features_with_a_head(sets: dict[str, Any], tmp_path: Path) -> None:
     assert row.group == "near"
     assert row.id_accuracy == pytest.approx(data["test"].accuracy)
     assert [(each.method, "changes images" in each.why) for each in found.failed] == [("adascale-a", True)]
+    with pytest.raises(InputError, match="with the features, as a pair"):
+        evaluate(head, train=data["train"], id=data["test"], ood=data, labels=sets["test"].labels, limit=9)
     both = np.concatenate([arrays["test"][:20], arrays["letters"][:20]])
     overlap = "20 of the 40 images of both are in test too"
     with pytest.warns(UserWarning, match=overlap):

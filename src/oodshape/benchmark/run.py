@@ -48,8 +48,12 @@ def run_plan(prepared: Plan) -> tuple[RunResults, KeptScores]:
     """
     results, kept = _run_once(prepared)
     more = [_run_once(again)[0].rows for again in _with_further_seeds(prepared)]
-    # scores are kept of the first seed, whose best need not be the best by mean
-    return replace(results, rows=_merge_seeds(results.rows, more), ties=() if more else results.ties), kept
+    if more:  # comparisons and intervals would be those of the first seed, whose scores are kept
+        rows = _merge_seeds(results.rows, more)
+        several = {row.method for row in rows if row.seeds > 1}
+        means = tuple(each for each in results.averages_of if each.method not in several)
+        results = replace(results, rows=rows, ties=(), averages_of=means)
+    return results, kept
 
 
 def _run_once(prepared: Plan) -> tuple[RunResults, KeptScores]:

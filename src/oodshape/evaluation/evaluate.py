@@ -35,7 +35,7 @@ from oodshape.features.features import Features, check_integers
 from oodshape.images import identity
 from oodshape.images.datasets.catalog import open_dataset
 from oodshape.images.decode.preprocessing import Preprocessing
-from oodshape.images.sources.image_set import limit_images
+from oodshape.images.sources.image_set import Subset, limit_images
 from oodshape.images.sources.memory import check_prepared
 from oodshape.images.sources.open_images import LISTS, Given, in_column, open_images
 from oodshape.methods.detector import Method
@@ -119,7 +119,7 @@ def evaluate(
         "test" if each == "id" else each: _read_set(images, each, head, reading, limit, seed)
         for each, images in given.items()
     }
-    numbers = None if labels is None else _class_numbers(labels, sets["test"])
+    numbers = None if labels is None else _class_numbers(labels, sets["test"], limit)
     prepared = all(isinstance(images, (TensorSet, Features)) for images in sets.values())
     chosen = _choose_methods(methods, settings)
     made: dict[str, PlannedNetwork] = {}
@@ -248,11 +248,16 @@ def _read_features(given: Any, head: Head, limit: int | None, seed: int) -> Feat
     return made[identity.smallest(made.identities, limit, seed, "subset")]
 
 
-def _class_numbers(labels: Any, images: Images) -> torch.Tensor | None:
+def _class_numbers(labels: Any, images: Images, limit: int | None) -> torch.Tensor | None:
     """Check the true classes given, one per image."""
     if isinstance(images, TensorSet):
         raise InputError("labels: a loader gives its labels with the images, as pairs (images, labels)")
-    return check_integers(labels, "labels", len(images))
+    if isinstance(images, Features) and limit is not None:
+        raise InputError("labels with limit: give them with the features, as a pair (features, labels)")
+    if not isinstance(images, Subset):
+        return check_integers(labels, "labels", len(images))
+    every = check_integers(labels, "labels", len(images.base))  # `limit` chose from these
+    return None if every is None else every[list(images.indices)]
 
 
 def _in_memory(networks: Mapping[str, Any], sets: Mapping[str, Any], methods: Any) -> list[str]:
