@@ -158,7 +158,9 @@ def test_features_with_a_head(sets: dict[str, Any], tmp_path: Path) -> None:
     assert row.id_accuracy == pytest.approx(data["test"].accuracy)
     assert [(each.method, "changes images" in each.why) for each in found.failed] == [("adascale-a", True)]
     with pytest.raises(InputError, match="with the features, as a pair"):
-        evaluate(head, train=data["train"], id=data["test"], ood=data, labels=sets["test"].labels, limit=9)
+        evaluate(
+            head, train=data["train"], id=data["test"], ood={"p": data["photos"]}, labels=sets["test"].labels, limit=9
+        )
     both = np.concatenate([arrays["test"][:20], arrays["letters"][:20]])
     overlap = "20 of the 40 images of both are in test too"
     with pytest.warns(UserWarning, match=overlap):
