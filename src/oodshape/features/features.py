@@ -591,7 +591,11 @@ class Features:
         return float((self.predictions.cpu()[known] == self.labels[known]).double().mean())
 
     def moved_class(self) -> tuple[int, int] | None:
-        """A label with the class that its images are given, where that class's own images are given another one."""
+        """Find a label whose images the network gives another class, if that class's own images get another one too.
+
+        Returns:
+            The label and the class that the network gives its images; None if the labels follow the network's order.
+        """
         if self.labels is None:
             return None
         labels, predicted = self.labels.numpy(), self.predictions.cpu().numpy()

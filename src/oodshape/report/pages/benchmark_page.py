@@ -129,8 +129,13 @@ def _methods(results: RunResults) -> list[dict[str, Any]]:
     return found
 
 
-def write_benchmark_page(results: RunResults, path: str | Path, columns: Columns = DEFAULT_COLUMNS) -> None:
-    """Write the page of these results atomically; its table shows these columns at first."""
+def write_benchmark_page(
+    results: RunResults, path: str | Path, columns: Columns = DEFAULT_COLUMNS, **more: tuple[str, str]
+) -> None:
+    """Write the page of these results atomically; its table shows these columns at first.
+
+    `more` are sections behind the leaderboard: id=(title, HTML), as examples/demo.py adds one.
+    """
     overview = make_table(results, "model")
     lacking = any(entry.over < entry.full for line in overview.lines for entry in line.entries)
     parts = {
@@ -151,7 +156,7 @@ def write_benchmark_page(results: RunResults, path: str | Path, columns: Columns
         for place, each in enumerate(collect_curves(results))
         if each
     )
-    write_page(path, overview.title, fill_template("page.html", parts, {}), SCRIPTS, "page_wide.css", later)
+    write_page(path, overview.title, fill_template("page.html", parts, more), SCRIPTS, "page_wide.css", later)
 
 
 def _sub(results: RunResults) -> str:
