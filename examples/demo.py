@@ -106,7 +106,7 @@ def main() -> None:
     method = f"{fitted['method']} ({', '.join(map(display_name, fitted['components']))})"
     print(f"\nfitted: {method} on {MODEL}, calibrated on {fitted['calibration_images']} images")
     rate, alpha = 100 * found["rejected_id"] / test["images"], 100 * fitted["alpha"]
-    print(f"false rejection rate: {rate:.1f} % of {test['images']} test images (target {alpha:g} %)")
+    print(f"false rejection rate: {rate:.1f} % of {test['images']} test images (alpha {alpha:g} %)")
     print(f"{'OOD images rejected':<22}{'guard':>9}{'MSP':>9}")
     for name in OOD:
         shares = [100 * (1 - rows[name, each]["accepted_share"]["value"]) for each in ("guard", "softmax")]

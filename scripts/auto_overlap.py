@@ -4,7 +4,7 @@
 
 FOLDER is one network of `auto_networks.py`. The filter is fitted as in `auto` (at most 1,200 ID images, 640 of noise);
 the MLP, an upper reference, on all training images and eight times that noise. Printed is the percentage of 1,024 other
-noise images that each accepts where it rejects 2, 3 and 5 % of the ID test images: the filter has at most alpha to reject.
+noise images that each accepts where it rejects 2, 3 and 5 % of the ID test images: the filter may reject at most alpha.
 """
 
 from __future__ import annotations

@@ -58,7 +58,7 @@ def test_the_demo_ends_with_what_was_found(tmp_path: Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     end = done.stdout[done.stdout.index("\nfitted: auto (") :].strip().splitlines()
     assert len(end) <= 15
-    assert re.fullmatch(r"false rejection rate: \d+\.\d % of 288 test images \(target 5 %\)", end[1])
+    assert re.fullmatch(r"false rejection rate: \d+\.\d % of 288 test images \(alpha 5 %\)", end[1])
     sets = [line.split()[0] for line in end[3:9]]
     assert sets == ["digits89", "letters", "photos", "textures", "gaussian", "uniform"]
     for name, line in (("check", end[-2]), ("report", end[-1])):

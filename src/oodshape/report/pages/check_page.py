@@ -110,7 +110,7 @@ def _numbers(check: Check) -> list[tuple[str, str, str]]:
         if row["role"] == "ood":
             areas[row["detector"]].append(row[MAIN.name]["value"])
     area = {name: format_rate(sum(each) / len(each)) for name, each in areas.items()}
-    note = f"target {100 * (check.guard.detector.alpha or 0):g} %; "
+    note = f"alpha {100 * (check.guard.detector.alpha or 0):g} %; "
     note += f"95 % interval {100 * (1 - share.high):.1f}-{100 * (1 - share.low):.1f} %"
     worst = None if sanity is None else max(sanity.accepted(check.guard.detector).values())
     return [
