@@ -10,7 +10,8 @@ import pytest
 pytest.importorskip("torch", reason="needs torch")
 import typer
 
-from oodshape import Guard, InputError
+import oodshape
+from oodshape import Features, Guard, InputError
 from oodshape.cli.all_commands import app
 from oodshape.core import options
 from oodshape.core.options import ModelOptions, RunOptions, make_options, takes_options
@@ -26,6 +27,28 @@ def test_a_verb_and_its_command_take_the_same_options(verb: str) -> None:
     keywords = set(inspect.signature(getattr(Guard, verb)).parameters)
     flags = {option.name for option in COMMANDS[verb].params}
     assert keywords - PYTHON_ONLY == flags - COMMAND_ONLY
+
+
+def test_functions_with_a_run_option_take_them_from_the_declaration() -> None:
+    run = [(name, found) for name in dir(oodshape) if inspect.isfunction(found := getattr(oodshape, name))]
+    run += [
+        (f"{each.__name__}.{name}", found) for each in (Guard, Features) for name, found in inspect.getmembers(each)
+    ]
+    took = {name for name, found in run if callable(found) and "batch_size" in _parameters(found)}
+    written = {name for name, found in run if name in took and "batch_size" in _parameters(found, follow=False)}
+    assert {"evaluate", "proxy_features", "Guard.fit", "Features.extract"} <= took
+    assert written == set()  # a further option would be unknown to them
+
+
+def _parameters(function: object, follow: bool = True) -> tuple[str, ...]:
+    """The parameters that help() shows, or those of the code itself."""
+    if follow:
+        try:
+            return tuple(inspect.signature(function).parameters)  # type: ignore[arg-type]
+        except (TypeError, ValueError):  # not a function of Python
+            return ()
+    code = inspect.unwrap(getattr(function, "__func__", function)).__code__  # type: ignore[arg-type,attr-defined]
+    return code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
 
 
 def test_every_option_has_a_help_text() -> None:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from oodshape.core.errors import InputError
+from oodshape.core.options import CacheOptions, ExtractKeywords, ImageOptions, RunOptions, make_options, takes_options
 from oodshape.features.features import Features
 from oodshape.features.tensor_batches import extract_tensors
 from oodshape.images import identity
@@ -19,24 +19,21 @@ from oodshape.images.datasets.synthetic import NOISE_IMAGES, Scrambled, draw_lat
 from oodshape.images.decode.prefetch import sample_sizes
 from oodshape.images.decode.preprocessing import Preprocessing
 from oodshape.images.sources.image_set import ArraySet, limit_images
-from oodshape.images.sources.open_images import Given, open_images
+from oodshape.images.sources.open_images import Given, in_column, open_images
 from oodshape.networks.classifier import Classifier
 
 SIZE = 500  # images of a proxy set
 
 
+@takes_options(ImageOptions, CacheOptions, RunOptions)
 def proxy_features(
     classifier: Classifier,
     images: Given,
     preprocessing: Preprocessing | None = None,
     *,
-    prepared: bool = False,
-    cache: str | Path | None = None,
     size: int = SIZE,
     seed: int = 0,
-    progress: bool | None = None,
-    batch_size: int = 64,
-    workers: int | None = None,
+    **options: Unpack[ExtractKeywords],
 ) -> list[Features]:
     """Extract the features of scrambled images, noise and constant images, for `fit(train, proxy=...)`.
 
@@ -46,13 +43,8 @@ def proxy_features(
         classifier: The network.
         images: ID training images, of any kind; a seeded subset is scrambled.
         preprocessing: Preprocessing of the images; not needed for prepared batches.
-        prepared: The images are batches of tensors that the network takes as they are.
-        cache: Folder that keeps features between runs.
         size: Largest number of scrambled images.
         seed: Seed of the subset and the noise.
-        progress: Whether to show progress; None: if standard error is a terminal.
-        batch_size: Images per forward pass.
-        workers: Threads that decode images; None: one per core.
 
     Returns:
         The features of scrambled, noise and constant images.
@@ -62,15 +54,15 @@ def proxy_features(
     >>> [len(each) for each in proxy_features(Classifier(net), torch.rand(8, 3, 2, 2), prepared=True, progress=False)]
     [8, 704, 512]
     """
-    if prepared:
-        seen = extract_tensors(
-            classifier, images, keep=size, cache=None if cache is None else Path(cache), progress=progress
-        )
+    reading, run = make_options(ImageOptions, options), make_options(RunOptions, options)
+    cache, progress = make_options(CacheOptions, options).cache, run.progress
+    if reading.prepared:
+        seen = extract_tensors(classifier, images, keep=size, cache=cache, progress=progress)
         seen.check_one_size()
         return extract_tensor_proxy(classifier, seen.kept, seen.identities[seen.kept_rows], seed, progress=progress)
-    given = open_images(images)
+    given = open_images(in_column(images, reading.column))
     made = Scrambled(limit_images(given, size, seed), seed)
-    how: dict[str, Any] = {"cache": cache, "batch_size": batch_size, "workers": workers, "progress": progress}
+    how: dict[str, Any] = {"cache": cache, **vars(run)}
     found = [Features.extract(classifier, made, preprocessing, **how)]
     if preprocessing is None:
         return found
