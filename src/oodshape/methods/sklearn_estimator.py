@@ -154,7 +154,7 @@ class OODEstimator(OutlierMixin, BaseEstimator):  # type: ignore[misc]  # scikit
         if threshold_rank(len(held_out), self.alpha) < 1:
             warnings.warn(
                 f"{len(held_out)} of {len(distinct)} distinct rows are too few to calibrate alpha = {self.alpha:g}: "
-                "the threshold comes from the fitted rows and promises nothing; give more, or calibration=None",
+                "the threshold comes from the fitted rows, so there is no guarantee; give more, or calibration=None",
                 stacklevel=3,
             )
             return order, order[:0]
